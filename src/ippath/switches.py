@@ -1,0 +1,97 @@
+"""The registry of mechanism switches: name, default, values, meaning, the kernel that has it.
+
+A switch reaches compiled code as a number in the configuration array and is read outside the
+per-packet loop, so that it costs nothing there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+
+class SwitchError(ValueError):
+    """A switch or a value that does not exist; the message says what is valid."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One named mechanism switch; `values` empty means a number >= `least`."""
+
+    name: str
+    default: str
+    values: tuple[str, ...]
+    meaning: str
+    kernel: str
+    least: int = 0
+    most: int = 1 << 31
+
+
+SWITCHES: tuple[Switch, ...] = (
+    Switch(
+        "route_hint",
+        "on",
+        ("on", "off", "strict"),
+        "reuse the previous packet's route within a receive list; strict also validates every source",
+        "on: Linux 5.5 and later (multipath excluded as since 6.6); off: before; strict: ippath only",
+    ),
+    Switch(
+        "receive_list",
+        "8",
+        (),
+        "packets that one receive list holds at most (net.core.gro_normal_batch)",
+        "8: default since 5.4; 1: no lists, as before 4.19",
+        1,
+        65536,
+    ),
+    Switch(
+        "receive_list_gap",
+        "50",
+        (),
+        "microseconds between two packets that end a receive list (interrupt moderation)",
+        "depends on the network card; 50 is a common setting",
+    ),
+    Switch(
+        "neighbours",
+        "assume",
+        ("assume", "strict"),
+        "assume: a next hop without a neighbour entry answers; strict: it does not",
+        "strict: what an isolated kernel does; assume: what a working network does",
+    ),
+    Switch(
+        "broadcast_hint",
+        "on",
+        ("on", "off"),
+        "let packets to a directed broadcast address be hints",
+        "on: about 6.18 and later; off: 5.5 to 6.17",
+    ),
+)
+
+_BY_NAME = {s.name: s for s in SWITCHES}
+
+
+def nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
+    """`; did you mean X?` for the closest valid word, or an empty string."""
+    close = difflib.get_close_matches(word, words, 1, 0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def check_switch(name: str, value: str) -> str:
+    """The value if it is valid for the switch; raises SwitchError that says what is valid."""
+    switch = _BY_NAME.get(name)
+    if switch is None:
+        raise SwitchError(f"no switch is called {name}{nearest(name, list(_BY_NAME))}")
+    if switch.values:
+        if value not in switch.values:
+            raise SwitchError(f"switch {name} is one of {', '.join(switch.values)}, not {value}")
+    elif not (value.isdecimal() and switch.least <= int(value) <= switch.most):
+        raise SwitchError(f"switch {name} is a number of at least {switch.least}, not {value}")
+    return value
+
+
+def resolve(given: dict[str, str]) -> dict[str, str]:
+    """All switches with their values: the defaults overridden by `given` (checked)."""
+    values = {s.name: s.default for s in SWITCHES}
+    for name, value in given.items():
+        values[name] = check_switch(name, value)
+    return values
