@@ -103,3 +103,8 @@ else:
     def entry(function: F) -> F:
         """A batch function, left as plain Python."""
         return function
+
+
+def plain(function: Any) -> Callable[..., Any]:
+    """The uncompiled twin of a kernel, for control-side code that calls it a few times."""
+    return getattr(function, "py_func", function)

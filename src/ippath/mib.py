@@ -57,3 +57,7 @@ COUNTER_INDEX: dict[str, int] = {name: k for k, name in enumerate(COUNTERS)}
 
 # the same numbers as module constants, for compiled code: M_IpInReceives and so on
 globals().update({f"M_{name}": k for name, k in COUNTER_INDEX.items()})
+
+
+def __getattr__(name: str) -> int:  # tells type checkers that M_* exist; they are set above
+    raise AttributeError(name)

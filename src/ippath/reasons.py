@@ -81,3 +81,7 @@ def reason_code(name: str) -> int:
 
 # the same numbers as module constants, for compiled code: R_IP_RPFILTER and so on
 globals().update({f"R_{name}": code for name, code in _CODES.items()})
+
+
+def __getattr__(name: str) -> int:  # tells type checkers that R_* exist; they are set above
+    raise AttributeError(name)

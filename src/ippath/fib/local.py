@@ -1,0 +1,35 @@
+"""Is this one of the host's own addresses or groups? Small sets kept in arrays."""
+
+from __future__ import annotations
+
+from ippath.fib.multipath import mix32
+from ippath.jit import kernel
+from ippath.tables import GROUP_DEVICE, GROUP_FAMILY, GROUP_HI, GROUP_LO
+
+
+@kernel
+def is_local4(fib, address):
+    """Is the IPv4 address one of this host's, on any device (kernel: inet_lookup_ifaddr_rcu)?"""
+    keys = fib.local_key
+    mask = keys.shape[0] - 1
+    slot = mix32(0, address) & mask
+    while keys[slot] >= 0:
+        if keys[slot] == address:
+            return True
+        slot = (slot + 1) & mask
+    return False
+
+
+@kernel
+def has_joined(h, family, device, hi, lo):
+    """Has the device joined the multicast group (kernel: ip_check_mc_rcu, ipv6_chk_mcast_addr)?"""
+    group = h.group
+    for row in range(group.shape[0]):
+        if (
+            group[row, GROUP_LO] == lo
+            and group[row, GROUP_HI] == hi
+            and group[row, GROUP_DEVICE] == device
+            and group[row, GROUP_FAMILY] == family
+        ):
+            return True
+    return False

@@ -1,0 +1,156 @@
+"""IPv4 route look-up (kernel: fib_lookup, fib_table_lookup).
+
+In:  a row of `state.flow`.   Out: the same row of `state.result`, and 0 or an errno.
+"""
+
+from __future__ import annotations
+
+from ippath.fib.rules import TOS_MASK4, rule_matches
+from ippath.fib.search import search4
+from ippath.jit import kernel
+from ippath.tables import (
+    ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE,
+    ANY, CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL,
+    ENETUNREACH, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_OIF, FLOW_SCOPE, FLOW_TOS, NH_DEAD,
+    NH_DEVICE, NH_LINKDOWN, NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, RES_NH, RES_ROUTE, RES_RULE,
+    RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST, ROUTE_PLEN, ROUTE_SCOPE, ROUTE_TOS,
+    ROUTE_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION,
+    RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
+)  # fmt: skip
+from ippath.trace import T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SUPPRESS4, T_TABLE4, note
+
+
+@kernel
+def route_type_error(kind):
+    """The errno of a route type that refuses (kernel: fib_props), or 0."""
+    if kind == RTN_UNREACHABLE:
+        return EHOSTUNREACH
+    if kind == RTN_PROHIBIT:
+        return EACCES
+    if kind == RTN_BLACKHOLE:
+        return EINVAL
+    if kind == RTN_THROW:
+        return EAGAIN
+    return 0
+
+
+@kernel
+def _usable_nexthop4(h, route, flow):
+    """First usable next hop of the route, or NONE (kernel: fib_lookup_good_nhc)."""
+    fib = h.fib4
+    first = fib.route[route, ROUTE_NH_FIRST]
+    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+        device = fib.nexthop[nh, NH_DEVICE]
+        if fib.nexthop[nh, NH_DEAD]:
+            continue
+        if (
+            fib.nexthop[nh, NH_LINKDOWN]
+            and flow[FLOW_IGNORE_LINKSTATE] == 0
+            and h.device[device, DEV_IGNORE_LINKDOWN4]
+        ):
+            continue
+        if flow[FLOW_OIF] == NONE or flow[FLOW_OIF] == device:
+            return nh
+    return NONE
+
+
+@kernel
+def table_lookup4(h, s, row, table, trace):
+    """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
+    fib, flow, result = h.fib4, s.flow[row], s.result[row]
+    node = search4(fib, table, flow[FLOW_DST_LO])
+    while node != NONE:
+        first = fib.node[node, NODE_FIRST]
+        for route in range(first, first + fib.node[node, NODE_COUNT]):
+            tos = fib.route[route, ROUTE_TOS]
+            if tos and tos != flow[FLOW_TOS] & TOS_MASK4:
+                continue
+            if fib.route[route, ROUTE_SCOPE] < flow[FLOW_SCOPE]:
+                continue
+            kind = fib.route[route, ROUTE_TYPE]
+            error = route_type_error(kind)
+            nh = NONE
+            if error == 0:
+                nh = _usable_nexthop4(h, route, flow)
+                if nh == NONE:
+                    continue
+            result[RES_ROUTE] = route
+            result[RES_NH] = nh
+            result[RES_TYPE] = kind
+            result[RES_TABLE] = fib.table[table, TABLE_ID]
+            note(trace, T_TABLE4, fib.table[table, TABLE_ID], route)
+            return error
+        node = fib.node[node, NODE_PARENT]
+    note(trace, T_FIB_MISS4, fib.table[table, TABLE_ID], flow[FLOW_DST_LO])
+    return EAGAIN
+
+
+@kernel
+def _suppressed4(h, rule, result):
+    """Does the rule's suppressor discard this result (kernel: fib4_rule_suppress)?"""
+    fib = h.fib4
+    if fib.route[result[RES_ROUTE], ROUTE_PLEN] <= fib.rule[rule, RULE_SUPPRESS_PLEN]:
+        return True
+    group = fib.rule[rule, RULE_SUPPRESS_GROUP]
+    return (
+        group != ANY
+        and result[RES_NH] != NONE
+        and h.device[fib.nexthop[result[RES_NH], NH_DEVICE], DEV_GROUP] == group
+    )
+
+
+@kernel
+def _rules_lookup4(h, s, row, trace):
+    fib, flow, result = h.fib4, s.flow[row], s.result[row]
+    rules = fib.rule
+    rule = 0
+    while rule < rules.shape[0]:
+        matches = rule_matches(rules, rule, flow, TOS_MASK4)
+        note(trace, T_RULE4, rule, matches)
+        if not matches:
+            rule += 1
+            continue
+        action = rules[rule, RULE_ACTION]
+        if action == ACTION_GOTO and rules[rule, RULE_TARGET] > rule:
+            rule = rules[rule, RULE_TARGET]
+            continue
+        result[RES_RULE] = rule
+        if action == ACTION_UNREACHABLE:
+            return ENETUNREACH
+        if action == ACTION_PROHIBIT:
+            return EACCES
+        if action == ACTION_BLACKHOLE:
+            return EINVAL
+        if action == ACTION_LOOKUP and rules[rule, RULE_TABLE] != NONE:
+            error = table_lookup4(h, s, row, rules[rule, RULE_TABLE], trace)
+            if error == 0 and _suppressed4(h, rule, result):
+                note(trace, T_SUPPRESS4, rule, result[RES_ROUTE])
+            elif error != EAGAIN:
+                return error
+        rule += 1
+    return ENETUNREACH
+
+
+@kernel
+def fib_lookup4(h, s, row, trace):
+    """Find the route of flow `row`; 0 with `result[row]` filled, or the errno of the failure."""
+    result = s.result[row]
+    result[RES_ROUTE] = NONE
+    result[RES_NH] = NONE
+    result[RES_RULE] = NONE
+    result[RES_TABLE] = NONE
+    if h.conf[CONF_RULES4]:
+        error = _rules_lookup4(h, s, row, trace)
+        if error:
+            note(trace, T_FIB_ERROR, error)
+        return error
+    # no custom rules ever: local and main are one table (row 0), default (row 1) comes after
+    error = table_lookup4(h, s, row, 0, trace)
+    if error == EAGAIN:
+        if h.fib4.table.shape[0] > 1:
+            error = table_lookup4(h, s, row, 1, trace)
+        if error == EAGAIN:
+            error = ENETUNREACH
+    if error:
+        note(trace, T_FIB_ERROR, error)
+    return error

@@ -1,0 +1,65 @@
+"""Policy rules: which table, in which order (kernel: fib_rules_lookup, fib4_rule_match, fib6_rule_match).
+
+IPv4 prefixes are kept as 128-bit ones (high half zero, length + 96), so that one matcher serves
+both families; only the TOS selector differs.
+"""
+
+from __future__ import annotations
+
+from ippath.jit import kernel
+from ippath.tables import (
+    ANY, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IIF, FLOW_MARK, FLOW_OIF, FLOW_PROTOCOL,
+    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, RULE_DPORT_HIGH, RULE_DPORT_LOW, RULE_DSCP,
+    RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN, RULE_IIF, RULE_INVERT, RULE_L3MDEV, RULE_MARK,
+    RULE_MASK, RULE_OIF, RULE_PROTOCOL, RULE_SPORT_HIGH, RULE_SPORT_LOW, RULE_SRC_HI, RULE_SRC_LO,
+    RULE_SRC_PLEN, RULE_TOS, RULE_UID_HIGH, RULE_UID_LOW,
+)  # fmt: skip
+from ippath.wire.ipv6 import prefix_match
+
+# IPv4 `tos` rules and routes compare only these bits of the TOS byte (IPTOS_RT_MASK)
+TOS_MASK4 = 0x1C
+DSCP_MASK = 0xFC
+
+
+@kernel
+def _selectors_match(rules, rule, flow, tos_mask):
+    if rules[rule, RULE_IIF] != ANY and rules[rule, RULE_IIF] != flow[FLOW_IIF]:
+        return False
+    if rules[rule, RULE_OIF] != ANY and rules[rule, RULE_OIF] != flow[FLOW_OIF]:
+        return False
+    if (rules[rule, RULE_MARK] ^ flow[FLOW_MARK]) & rules[rule, RULE_MASK]:
+        return False
+    if rules[rule, RULE_L3MDEV]:
+        return False  # no device of this host has a layer-3 master with a table of its own
+    if rules[rule, RULE_UID_LOW] > 0 or rules[rule, RULE_UID_HIGH] < 0:
+        return False  # forwarded and answered packets have uid 0
+    if not prefix_match(
+        flow[FLOW_SRC_HI], flow[FLOW_SRC_LO],
+        rules[rule, RULE_SRC_HI], rules[rule, RULE_SRC_LO], rules[rule, RULE_SRC_PLEN],
+    ):  # fmt: skip
+        return False
+    if not prefix_match(
+        flow[FLOW_DST_HI], flow[FLOW_DST_LO],
+        rules[rule, RULE_DST_HI], rules[rule, RULE_DST_LO], rules[rule, RULE_DST_PLEN],
+    ):  # fmt: skip
+        return False
+    if rules[rule, RULE_DSCP] != ANY:
+        if rules[rule, RULE_DSCP] != (flow[FLOW_TOS] & DSCP_MASK) >> 2:
+            return False
+    elif rules[rule, RULE_TOS] and rules[rule, RULE_TOS] != flow[FLOW_TOS] & tos_mask:
+        return False
+    if rules[rule, RULE_PROTOCOL] and rules[rule, RULE_PROTOCOL] != flow[FLOW_PROTOCOL]:
+        return False
+    if rules[rule, RULE_SPORT_LOW] != ANY and not (
+        rules[rule, RULE_SPORT_LOW] <= flow[FLOW_SPORT] <= rules[rule, RULE_SPORT_HIGH]
+    ):
+        return False
+    return rules[rule, RULE_DPORT_LOW] == ANY or (
+        rules[rule, RULE_DPORT_LOW] <= flow[FLOW_DPORT] <= rules[rule, RULE_DPORT_HIGH]
+    )
+
+
+@kernel
+def rule_matches(rules, rule, flow, tos_mask):
+    """Does the flow match the rule, `not` included (kernel: fib_rule_match)?"""
+    return _selectors_match(rules, rule, flow, tos_mask) != (rules[rule, RULE_INVERT] != 0)

@@ -1,0 +1,698 @@
+"""One host: tables, counters and sockets.  Takes batches in, gives verdicts and packets out."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ippath import tables as T
+from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
+from ippath.fib.build import build_fib, halves
+from ippath.fib.multipath import mix32
+from ippath.jit import plain
+from ippath.mib import COUNTERS
+from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
+from ippath.reasons import REASON_NAMES, VERDICTS
+from ippath.switches import resolve
+from ippath.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from ippath.explain import Explanation
+
+SCRATCH = 1 << 18
+OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
+TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
+_hash = plain(mix32)
+
+# protocols with a handler on every Linux host: ICMP, IGMP, TCP, UDP, UDP-Lite; IPv6: TCP, UDP,
+# UDP-Lite, ICMPv6.  Others need a module or a raw socket (`listen proto N`).
+HANDLED = {(4, 1), (4, 2), (4, 6), (4, 17), (4, 136), (6, 6), (6, 17), (6, 58), (6, 136)}
+
+
+class AccountingError(AssertionError):
+    """Packets in do not equal packets with a verdict: a bug in ippath, never in the input."""
+
+
+@dataclass
+class Totals:
+    """What a host counted so far."""
+
+    packets: int
+    bytes: int
+    verdicts: dict[str, int]
+    reasons: dict[str, int]
+    counters: dict[str, int]
+    hint: dict[str, int]
+    devices: list[dict[str, Any]]
+
+
+class Netns:
+    """A Linux host that receives packets.
+
+    >>> netns = Netns.from_file("host.txt")
+    >>> verdicts = netns.receive(PacketBatch.read("capture.pcap"))
+    >>> netns.totals().reasons
+    """
+
+    def __init__(self, host: Host, *, switches: dict[str, str] | None = None, seed: int = 0):
+        """Build the tables of `host`.  `switches` override the host's own; `seed` starts all randomness.
+
+        Raises `ippath.switches.SwitchError` for a switch or value that does not exist.
+        """
+        self.host = host
+        self.switches = resolve({**host.switches, **(switches or {})})
+        self.seed = seed
+        self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
+        self._texts: dict[str, list[str]] = {}
+        self.tables = self._build()
+        self.state = self._new_state()
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, *, switches: dict[str, str] | None = None, seed: int = 0
+    ) -> Netns:
+        """A host from a host file or a snapshot (file or folder).
+
+        Raises `ippath.config.HostErrors` (file, line, column, what was expected) for a wrong line.
+        """
+        from ippath.config import load
+
+        return cls(load(path), switches=switches, seed=seed)
+
+    # --- tables ---------------------------------------------------------------------------------------
+
+    def _number(self, key: str, default: int) -> int:
+        return int(self.host.sysctls.get(key, default))
+
+    def _build(self) -> T.Tables:
+        fib4, self._routes4, self._rules4 = build_fib(self.host, 4, self._device_rows)
+        fib6, self._routes6, self._rules6 = build_fib(self.host, 6, self._device_rows)
+        device, vlan = self._build_devices()
+        socket, port = self._build_sockets()
+        return T.Tables(
+            conf=self._build_conf(),
+            device=device,
+            vlan=vlan,
+            address=self._build_addresses(),
+            group=self._build_groups(),
+            fib4=fib4,
+            fib6=fib6,
+            socket=socket,
+            port=port,
+            neighbour=self._build_neighbours(),
+        )
+
+    def _build_devices(self) -> tuple[np.ndarray, np.ndarray]:
+        host = self.host
+        table = np.zeros((len(host.devices), T.DEV_COLUMNS), np.int64)
+        vlans: list[list[int]] = []
+        for k, device in enumerate(host.devices):
+            below = [d for d in host.devices if d.kind == "vlan" and d.parent == device.name]
+            table[k, T.DEV_VLAN_FIRST], table[k, T.DEV_VLAN_COUNT] = len(vlans), len(below)
+            vlans += [[d.vlan_protocol, d.vlan_id, self._device_rows[d.name]] for d in below]
+            self._fill_device(table[k], device)
+        matrix = np.array(vlans, np.int64) if vlans else np.zeros((0, T.VLAN_COLUMNS), np.int64)
+        return table, matrix
+
+    def _fill_device(self, row: np.ndarray, device: Device) -> None:
+        from ippath.fib.control import effective_sysctl
+
+        def four(name: str) -> int:
+            return effective_sysctl(self.host, 4, device, name)
+
+        def six(name: str) -> int:
+            return effective_sysctl(self.host, 6, device, name)
+
+        loopback = device.kind == "loopback"
+        raw = device.kind in ("tun", "none", "ppp")
+        has = {a.family for a in device.addresses}
+        row[T.DEV_IFINDEX] = device.ifindex
+        row[T.DEV_UP] = int(device.up)
+        row[T.DEV_LOOPBACK] = int(loopback)
+        row[T.DEV_MAC] = T.NONE if device.mac is None else device.mac
+        row[T.DEV_MTU] = device.mtu
+        row[T.DEV_MTU6] = self._number(f"net.ipv6.conf.{device.name}.mtu", device.mtu)
+        row[T.DEV_HAS4] = (2 if 4 in has else 1) if device.mtu >= 68 else 0
+        row[T.DEV_HAS6] = int(device.mtu >= 1280)
+        row[T.DEV_RAW_IP] = int(raw)
+        row[T.DEV_NOARP] = int(raw or loopback or device.noarp)
+        row[T.DEV_MASTER] = T.NONE
+        row[T.DEV_GROUP] = device.group
+        row[T.DEV_CARRIER] = int(device.carrier)
+        for column, name in (
+            (T.DEV_FORWARDING4, "forwarding"), (T.DEV_RP_FILTER, "rp_filter"),
+            (T.DEV_ACCEPT_LOCAL, "accept_local"), (T.DEV_ROUTE_LOCALNET, "route_localnet"),
+            (T.DEV_SRC_VALID_MARK, "src_valid_mark"),
+            (T.DEV_ACCEPT_SOURCE_ROUTE, "accept_source_route"),
+            (T.DEV_SEND_REDIRECTS, "send_redirects"), (T.DEV_SHARED_MEDIA, "shared_media"),
+            (T.DEV_DROP_UNICAST_L2_4, "drop_unicast_in_l2_multicast"),
+            (T.DEV_BC_FORWARDING, "bc_forwarding"),
+            (T.DEV_IGNORE_LINKDOWN4, "ignore_routes_with_linkdown"),
+            (T.DEV_LOG_MARTIANS, "log_martians"), (T.DEV_MC_FORWARDING4, "mc_forwarding"),
+            (T.DEV_ACCEPT_REDIRECTS, "accept_redirects"),
+        ):  # fmt: skip
+            row[column] = four(name)
+        for column, name in (
+            (T.DEV_DISABLE6, "disable_ipv6"),
+            (T.DEV_DROP_UNICAST_L2_6, "drop_unicast_in_l2_multicast"),
+            (T.DEV_HOP_LIMIT6, "hop_limit"), (T.DEV_FORCE_FORWARDING6, "force_forwarding"),
+            (T.DEV_IGNORE_LINKDOWN6, "ignore_routes_with_linkdown"),
+        ):  # fmt: skip
+            row[column] = six(name)
+
+    def _build_addresses(self) -> np.ndarray:
+        rows = []
+        for k, device in enumerate(self.host.devices):
+            for address in device.addresses:
+                bits = 32 if address.family == 4 else 128
+                base = address.ip if address.peer is None else address.peer
+                prefix = base >> (bits - address.plen) << (bits - address.plen)
+                rows.append(
+                    [address.family, k, *halves(address.ip), *halves(prefix), address.plen,
+                     address.scope, int(address.secondary), int(address.tentative),
+                     int(address.deprecated)]
+                )  # fmt: skip
+        return np.array(rows, np.int64) if rows else np.zeros((0, T.ADDR_COLUMNS), np.int64)
+
+    def _build_groups(self) -> np.ndarray:
+        rows = [
+            [family, k, *halves(group)]
+            for k, device in enumerate(self.host.devices)
+            for family, group in sorted(device.multicast)
+        ]
+        return np.array(rows, np.int64) if rows else np.zeros((0, T.GROUP_COLUMNS), np.int64)
+
+    def _build_neighbours(self) -> np.ndarray:
+        size = 16
+        while size < 4 * len(self.host.neighbours):
+            size *= 2
+        table = np.zeros((size, T.NEIGH_COLUMNS), np.int64)
+        for entry in self.host.neighbours:
+            device = self._device_rows.get(entry.device)
+            if device is None or entry.proxy:
+                continue
+            hi, lo = halves(entry.ip)
+            slot = _hash(_hash(_hash(device, hi), lo), lo >> 32) & (size - 1)
+            while table[slot, T.NEIGH_STATE]:
+                slot = (slot + 1) & (size - 1)
+            dead = entry.state.lower() in ("failed", "incomplete", "none")
+            mac = T.NONE if entry.mac is None else entry.mac
+            state = T.NEIGH_FAILED_STATE if dead else T.NEIGH_VALID
+            table[slot] = [device, hi, lo, mac, state]
+        return table
+
+    def _socket_row(self, number: int, listener: Listener) -> list[int]:
+        mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
+        ip = listener.ip & 0xFFFFFFFF if mapped else listener.ip
+        if listener.reader == "fast":
+            read = T.READ_AT_ONCE
+        elif listener.reader == "none":
+            read = T.READ_NEVER
+        else:
+            read = max(1, int(1e9 / float(listener.reader.removesuffix("/s"))))
+        peer = listener.peer
+        row = [0] * T.SOCK_COLUMNS
+        row[T.SOCK_FAMILY], row[T.SOCK_PROTOCOL] = listener.family, listener.protocol
+        row[T.SOCK_HI], row[T.SOCK_LO] = halves(ip)
+        row[T.SOCK_PORT] = listener.port
+        row[T.SOCK_PEER_SET] = int(peer is not None)
+        row[T.SOCK_PEER_HI], row[T.SOCK_PEER_LO] = halves(peer or 0)
+        row[T.SOCK_PEER_PORT] = listener.peer_port
+        device = listener.device
+        row[T.SOCK_DEVICE] = T.NONE if device is None else self._device_rows.get(device, T.NOT_A_DEVICE)
+        # a socket bound to a real IPv6 address takes IPv6 only
+        row[T.SOCK_V6ONLY] = int(listener.v6only or (listener.family == 6 and ip != 0 and not mapped))
+        row[T.SOCK_RCVBUF], row[T.SOCK_READ_NS] = listener.rcvbuf, read
+        row[T.SOCK_NO_CHECK6] = int(listener.no_check6_rx)
+        row[T.SOCK_WILDCARD] = int(ip == 0)
+        row[T.SOCK_LISTENER] = number
+        return row
+
+    def _build_sockets(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sockets by port in the order in which the kernel scans them: latest bound first."""
+        groups: dict[tuple, list[int]] = {}
+        singles: list[int] = []
+        for number, one in enumerate(self.host.listeners):
+            if one.reuseport and one.peer is None:
+                key = (one.port, one.family, one.v6only, one.ip, one.device, one.protocol)
+                groups.setdefault(key, []).append(number)
+            else:
+                singles.append(number)
+        order = [[n] for n in reversed(singles)] + list(groups.values())
+        order.sort(key=lambda members: self.host.listeners[members[0]].port)
+        rows: list[list[int]] = []
+        for members in order:
+            first = len(rows)
+            for number in members:
+                row = self._socket_row(number, self.host.listeners[number])
+                row[T.SOCK_REUSEPORT_FIRST], row[T.SOCK_REUSEPORT_COUNT] = first, len(members)
+                rows.append(row)
+        table = np.array(rows, np.int64) if rows else np.zeros((0, T.SOCK_COLUMNS), np.int64)
+        port = np.searchsorted(table[:, T.SOCK_PORT], np.arange(65537)).astype(np.int64)
+        return table, port
+
+    def _build_conf(self) -> np.ndarray:
+        host, number = self.host, self._number
+        conf = np.zeros(T.CONF_COLUMNS, np.int64)
+        conf[T.CONF_RULES4], conf[T.CONF_RULES6] = host.custom_rules4, host.custom_rules6
+        conf[T.CONF_REQUIRE_SRC6] = sum(1 for r in host.routes if r.family == 6 and r.src_plen)
+        conf[T.CONF_USER_LOCAL4] = host.user_local_routes
+        for column, family in ((T.CONF_DISSECT4, 4), (T.CONF_DISSECT6, 6)):
+            conf[column] = any(
+                r.protocol or r.sport or r.dport for r in host.rules if r.family == family
+            )
+        conf[T.CONF_FORWARDING6] = number("net.ipv6.conf.all.forwarding", 0)
+        conf[T.CONF_DEFAULT_TTL] = number("net.ipv4.ip_default_ttl", 64)
+        conf[T.CONF_ICMP_RATELIMIT_NS] = number("net.ipv4.icmp_ratelimit", 1000) * 1_000_000
+        conf[T.CONF_ICMP_RATEMASK] = number("net.ipv4.icmp_ratemask", 6168)
+        conf[T.CONF_ICMP_MSGS_PER_SEC] = number("net.ipv4.icmp_msgs_per_sec", 1000)
+        conf[T.CONF_ICMP_MSGS_BURST] = number("net.ipv4.icmp_msgs_burst", 50)
+        conf[T.CONF_ICMP_ECHO_IGNORE_ALL] = number("net.ipv4.icmp_echo_ignore_all", 0)
+        conf[T.CONF_ICMP_ECHO_IGNORE_BROADCASTS] = number("net.ipv4.icmp_echo_ignore_broadcasts", 1)
+        conf[T.CONF_ICMP_INBOUND_IFADDR] = number("net.ipv4.icmp_errors_use_inbound_ifaddr", 0)
+        conf[T.CONF_FWMARK_REFLECT4] = number("net.ipv4.fwmark_reflect", 0)
+        conf[T.CONF_FWMARK_REFLECT6] = number("net.ipv6.fwmark_reflect", 0)
+        conf[T.CONF_ICMP6_RATELIMIT_NS] = number("net.ipv6.icmp.ratelimit", 100) * 1_000_000
+        mask = _bit_list(host.sysctls.get("net.ipv6.icmp.ratemask", "0-1,3-127"))
+        conf[T.CONF_ICMP6_RATEMASK_HI], conf[T.CONF_ICMP6_RATEMASK_LO] = halves(mask)
+        conf[T.CONF_ICMP6_ECHO_IGNORE_ALL] = number("net.ipv6.icmp.echo_ignore_all", 0)
+        conf[T.CONF_ICMP6_ECHO_IGNORE_MULTICAST] = number("net.ipv6.icmp.echo_ignore_multicast", 0)
+        conf[T.CONF_ICMP6_ECHO_IGNORE_ANYCAST] = number("net.ipv6.icmp.echo_ignore_anycast", 0)
+        conf[T.CONF_HASH_POLICY4] = number("net.ipv4.fib_multipath_hash_policy", 0)
+        conf[T.CONF_HASH_POLICY6] = number("net.ipv6.fib_multipath_hash_policy", 0)
+        conf[T.CONF_HASH_FIELDS4] = number("net.ipv4.fib_multipath_hash_fields", 7)
+        conf[T.CONF_HASH_FIELDS6] = number("net.ipv6.fib_multipath_hash_fields", 7)
+        conf[T.CONF_HASH_SEED] = _hash(0x9E3779B9, self.seed)
+        conf[T.CONF_MAX_HBH_OPTIONS] = number("net.ipv6.max_hbh_opts_number", 8)
+        conf[T.CONF_MAX_DST_OPTIONS] = number("net.ipv6.max_dst_opts_number", 8)
+        conf[T.CONF_MAX_HBH_LENGTH] = number("net.ipv6.max_hbh_length", 0x7FFFFFFF)
+        conf[T.CONF_MAX_DST_LENGTH] = number("net.ipv6.max_dst_opts_length", 0x7FFFFFFF)
+        conf[T.CONF_HINT] = {"off": T.HINT_OFF, "on": T.HINT_ON, "strict": T.HINT_STRICT}[
+            self.switches["route_hint"]
+        ]
+        conf[T.CONF_LIST] = int(self.switches["receive_list"])
+        conf[T.CONF_LIST_GAP_NS] = int(self.switches["receive_list_gap"]) * 1000
+        conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
+        conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
+        for first, family in ((T.CONF_PROTOCOLS4_0, 4), (T.CONF_PROTOCOLS6_0, 6)):
+            bits = sum(1 << p for f, p in HANDLED | host.protocols if f == family)
+            for word in range(4):
+                conf[first + word] = halves(bits >> (64 * word) & 0xFFFFFFFFFFFFFFFF)[1]
+        return conf
+
+    # --- state ------------------------------------------------------------------------------------------
+
+    def _new_state(self) -> T.State:
+        misc = np.zeros(T.MISC_COLUMNS, np.int64)
+        misc[T.MISC_RANDOM] = _hash(0x85EBCA6B, self.seed) or 1
+        misc[T.MISC_ICMP_STAMP_NS] = -(10**9)
+        misc[T.MISC_LIST_DEVICE] = T.NONE
+        state = T.State(
+            counters=np.zeros(len(COUNTERS), np.int64),
+            verdicts=np.zeros(len(VERDICTS), np.int64),
+            reasons=np.zeros(len(REASON_NAMES), np.int64),
+            devstat=np.zeros((len(self.host.devices), T.DEVSTAT_COLUMNS), np.int64),
+            sockq=np.zeros((len(self.tables.socket), T.SOCKQ_COLUMNS), np.int64),
+            peer=np.zeros((T.PEERS, T.PEER_COLUMNS), np.int64),
+            misc=misc,
+            skb=np.zeros(T.SKB_COLUMNS, np.int64),
+            hint=np.full(T.SKB_COLUMNS, T.NONE, np.int64),
+            flow=np.zeros((4, T.FLOW_COLUMNS), np.int64),
+            result=np.full((4, T.RES_COLUMNS), T.NONE, np.int64),
+            scratch=np.zeros(SCRATCH, np.uint8),
+            out=np.zeros((0, T.OUT_COLUMNS), np.int64),
+            out_data=np.zeros(0, np.uint8),
+        )
+        state.hint[T.HINT_VALID] = 0
+        return state
+
+    def map_interfaces(self, names: list[str], on: str | None = None) -> np.ndarray:
+        """Device row for each capture interface: int32[len(names)], -1 where there is none.
+
+        By `map` lines, then by name; interfaces without a name (and all, when `on` is given) go to
+        `on`, else to the first device that is not the loopback.  Raises ValueError if `on` names no
+        device.
+        """
+        if on is not None and on not in self._device_rows:
+            known = ", ".join(self._device_rows)
+            raise ValueError(f"the host has no device {on}; it has {known}")
+        default = on or next((d.name for d in self.host.devices[1:]), "lo")
+        single = len(names) == 1
+        mapped = []
+        for name in names:
+            target = self.host.device_map.get(name, name)
+            if on is not None or not name or (single and target not in self._device_rows):
+                target = default
+            mapped.append(self._device_rows.get(target, T.NONE))
+        return np.array(mapped, np.int32)
+
+    # --- receive ----------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        batch: PacketBatch,
+        *,
+        collect_output: bool = False,
+        continue_list: bool = False,
+        trace: np.ndarray | None = None,
+    ) -> Verdicts:
+        """Receive a batch, in order, and give each packet's verdict.
+
+        `batch.device` holds rows of `host.devices` (see `map_interfaces`); a row out of range gets
+        the verdict `unsupported`, NO_DEVICE.  With `collect_output` packets sent are kept for
+        `take_output`.  A batch starts a new receive list unless `continue_list` is set.
+        """
+        from ippath.rx.burst import receive_burst
+
+        n = len(batch)
+        table = np.zeros((n, T.V_COLUMNS), np.int32)
+        self._check_bounds(batch)
+        state = self.state
+        state.misc[T.MISC_COLLECT] = int(collect_output)
+        if collect_output and not len(state.out):
+            self.state = state = state._replace(
+                out=np.zeros((OUT_ROWS, T.OUT_COLUMNS), np.int64),
+                out_data=np.zeros(OUT_BYTES, np.uint8),
+            )
+        if not continue_list:
+            state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        at = 0
+        while at < n:
+            done = receive_burst(
+                self.tables, state, batch.data, batch.offset, batch.length, batch.wire_length,
+                batch.time_ns, batch.link_type, batch.device, batch.direction, batch.mark,
+                table, batch.first_frame, at, n, trace,
+            )  # fmt: skip
+            if done < n:
+                self._drain()
+            at = done
+        return Verdicts(table, batch.first_frame, self._listener_numbers())
+
+    @staticmethod
+    def _check_bounds(batch: PacketBatch) -> None:
+        """No column may point outside the arena, whoever built the batch."""
+        if not len(batch):
+            return
+        end = batch.offset + batch.length
+        if batch.offset.min() < 0 or batch.length.min() < 0 or end.max() > batch.data.shape[0]:
+            raise ValueError("the batch has packets outside its arena")
+
+    def _listener_numbers(self) -> np.ndarray:
+        numbers = self.tables.socket[:, T.SOCK_LISTENER]
+        return numbers if len(numbers) else np.zeros(1, np.int64)
+
+    def explain(self, batch: PacketBatch, index: int) -> Explanation:
+        """Receive packet `index` of the batch alone, traced; see `ippath.explain`.
+
+        Packets before it must have been received already if they matter (rate limits, queues).
+        """
+        from ippath.explain import explain
+
+        return explain(self, batch, index)
+
+    def close_accounts(self) -> None:
+        """Check that every packet has exactly one verdict; raises AccountingError."""
+        entered = int(self.state.misc[T.MISC_PACKETS])
+        given = int(self.state.verdicts[1:].sum())
+        if entered != given or self.state.verdicts[0]:
+            detail = {v: int(c) for v, c in zip(VERDICTS, self.state.verdicts)}
+            raise AccountingError(f"{entered} packets entered, verdicts add up to {given}: {detail}")
+
+    # --- what was counted --------------------------------------------------------------------------------
+
+    def counters(self) -> dict[str, int]:
+        """Counters that are not zero, by nstat's names."""
+        values = self.state.counters
+        return {COUNTERS[k]: int(values[k]) for k in np.nonzero(values)[0]}
+
+    def totals(self) -> Totals:
+        """Everything counted since the host was made."""
+        misc, state = self.state.misc, self.state
+        return Totals(
+            packets=int(misc[T.MISC_PACKETS]),
+            bytes=int(misc[T.MISC_BYTES]),
+            verdicts={VERDICTS[v]: int(state.verdicts[v]) for v in range(1, len(VERDICTS))},
+            reasons={REASON_NAMES[k]: int(state.reasons[k]) for k in np.nonzero(state.reasons)[0]},
+            counters=self.counters(),
+            hint={
+                "used": int(misc[T.MISC_HINT_USED]),
+                "missed": int(misc[T.MISC_HINT_MISSED]),
+                "refused": int(misc[T.MISC_HINT_REFUSED]),
+            },
+            devices=[
+                {
+                    "name": device.name,
+                    "rx_packets": int(row[T.DEVSTAT_RX]),
+                    "rx_bytes": int(row[T.DEVSTAT_RX_BYTES]),
+                    "rx_dropped": int(row[T.DEVSTAT_RX_DROPPED]),
+                    "tx_packets": int(row[T.DEVSTAT_TX]),
+                    "tx_bytes": int(row[T.DEVSTAT_TX_BYTES]),
+                }
+                for device, row in zip(self.host.devices, state.devstat)
+            ],
+        )
+
+    def socket_counts(self) -> list[dict[str, int]]:
+        """For each listener: datagrams received, dropped for a full queue, still queued."""
+        counts = [{"received": 0, "dropped": 0, "queued": 0} for _ in self.host.listeners]
+        for row, queue in zip(self.tables.socket, self.state.sockq):
+            counts[row[T.SOCK_LISTENER]] = {
+                "received": int(queue[T.SOCKQ_RECEIVED]),
+                "dropped": int(queue[T.SOCKQ_DROPS]),
+                "queued": int(queue[T.SOCKQ_PACKETS]),
+            }
+        return counts
+
+    # --- packets sent --------------------------------------------------------------------------------------
+
+    _pending: list[tuple[np.ndarray, np.ndarray]] | None = None
+
+    def _drain(self) -> None:
+        """Move what the output arena holds to the list of pending packets."""
+        misc, state = self.state.misc, self.state
+        count, size = int(misc[T.MISC_OUT_ROWS]), int(misc[T.MISC_OUT_BYTES])
+        if count:
+            pending = self._pending if self._pending is not None else []
+            pending.append((state.out[:count].copy(), state.out_data[:size].copy()))
+            self._pending = pending
+        misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = 0
+
+    def take_output_batches(self) -> dict[str, PacketBatch]:
+        """Packets sent since the last call, a batch per device, in order; frames are their causes."""
+        self._drain()
+        parts, self._pending = self._pending or [], None
+        by_device: dict[str, list[PacketBatch]] = {}
+        for rows, data in parts:
+            for device in np.unique(rows[:, T.OUT_DEVICE]):
+                mine = rows[rows[:, T.OUT_DEVICE] == device]
+                length = mine[:, T.OUT_LENGTH].astype(np.int32)
+                by_device.setdefault(self.host.devices[device].name, []).append(
+                    PacketBatch(
+                        data=data, offset=mine[:, T.OUT_OFFSET], length=length,
+                        wire_length=length.copy(), time_ns=mine[:, T.OUT_TIME_NS],
+                        link_type=mine[:, T.OUT_LINK].astype(np.int32),
+                        device=np.full(len(mine), device, np.int32),
+                        direction=np.zeros(len(mine), np.int32),
+                        mark=np.zeros(len(mine), np.int64),
+                    )
+                )  # fmt: skip
+        from ippath.batch import concatenate
+
+        return {n: p[0] if len(p) == 1 else concatenate(p) for n, p in by_device.items()}
+
+    def take_output(self) -> list[tuple[str, bytes, int]]:
+        """(device, bytes, time_ns) of each packet sent since the last call, in order."""
+        self._drain()
+        parts, self._pending = self._pending or [], None
+        taken = []
+        for rows, data in parts:
+            for row in rows:
+                start = row[T.OUT_OFFSET]
+                raw = data[start : start + row[T.OUT_LENGTH]].tobytes()
+                device = self.host.devices[row[T.OUT_DEVICE]]
+                taken.append((device.name, raw, int(row[T.OUT_TIME_NS])))
+        return taken
+
+    def output_link_type(self, device: str) -> int:
+        """LINKTYPE_ of packets that leave by the device."""
+        raw = self.tables.device[self._device_rows[device], T.DEV_RAW_IP]
+        return LINK_RAW if raw else LINK_ETHERNET
+
+    # --- words ------------------------------------------------------------------------------------------
+
+    def frames_of(self, batch: PacketBatch) -> np.ndarray:
+        """Frame number of each packet of the batch: int64[n]."""
+        frames = getattr(batch, "frames", None)
+        if frames is not None:
+            return np.asarray(frames, np.int64)
+        return batch.first_frame + np.arange(len(batch), dtype=np.int64)
+
+    def _cached(self, key: str, make: Any) -> list[str]:
+        if key not in self._texts:
+            self._texts[key] = make()
+        return self._texts[key]
+
+    def routes(self, family: int) -> list[Route]:
+        """The routes behind the row numbers in `Verdicts.route`."""
+        return self._routes4 if family == 4 else self._routes6
+
+    def rules(self, family: int) -> list[Rule]:
+        """The rules behind the row numbers in `Verdicts.rule`."""
+        return self._rules4 if family == 4 else self._rules6
+
+    def route_texts(self, family: int) -> list[str]:
+        """Each route as `ip route` prints it, by row."""
+        return self._cached(f"route{family}", lambda: [route_text(r) for r in self.routes(family)])
+
+    def route_tables(self, family: int) -> list[str]:
+        """The table of each route, by row."""
+        return self._cached(
+            f"table{family}", lambda: [table_name(r.table) for r in self.routes(family)]
+        )
+
+    def rule_texts(self, family: int) -> list[str]:
+        """Each rule as `ip rule` prints it, by row."""
+        return self._cached(f"rule{family}", lambda: [rule_text(r) for r in self.rules(family)])
+
+    def nexthop_texts(self, family: int) -> list[str]:
+        """Each next hop in words ("via 10.0.0.1 dev eth0"), by row."""
+
+        def make() -> list[str]:
+            fib = self.tables.fib4 if family == 4 else self.tables.fib6
+            texts = []
+            for row in fib.nexthop:
+                route = self.routes(family)[row[T.NH_ROUTE]]
+                position = row[T.NH_IDENTITY] & 0xFFFF
+                hops = route.nexthops
+                texts.append(nexthop_text(hops[position]) if position < len(hops) else "")
+            return texts
+
+        return self._cached(f"nexthop{family}", make)
+
+    def listener_text(self, number: int) -> str:
+        """A listener in words: `udp 0.0.0.0:53`."""
+        return listener_text(self.host.listeners[number])
+
+
+def _bit_list(text: str) -> int:
+    """`0-1,3-127` as a 128-bit mask (the kernel's bitmap list format)."""
+    bits = 0
+    for part in filter(None, str(text).split(",")):
+        low, _, high = part.partition("-")
+        for bit in range(int(low), int(high or low) + 1):
+            bits |= 1 << bit
+    return bits & ((1 << 128) - 1)
+
+
+def table_name(table: int) -> str:
+    """`main` for 254 and so on; other tables by number."""
+    return TABLE_NAMES.get(table, str(table))
+
+
+def address_text(family: int, address: int) -> str:
+    """An address as people write it."""
+    return str(ipaddress.IPv4Address(address) if family == 4 else ipaddress.IPv6Address(address))
+
+
+def prefix_text(family: int, prefix: int, plen: int) -> str:
+    """`default`, a bare host address, or `prefix/length`."""
+    bits = 32 if family == 4 else 128
+    if plen == 0:
+        return "default"
+    text = address_text(family, prefix)
+    return text if plen == bits else f"{text}/{plen}"
+
+
+def nexthop_text(nexthop: Nexthop) -> str:
+    """`via 10.0.0.1 dev eth0`."""
+    parts = []
+    if nexthop.gateway is not None:
+        family = nexthop.gateway_family or 4
+        parts.append(f"via {address_text(family, nexthop.gateway)}")
+    if nexthop.device:
+        parts.append(f"dev {nexthop.device}")
+    return " ".join(parts)
+
+
+def route_text(route: Route) -> str:
+    """A route as `ip route show table all` prints it."""
+    parts = [] if route.type == "unicast" else [route.type]
+    parts.append(prefix_text(route.family, route.prefix, route.plen))
+    if route.src_plen:
+        parts.append(f"from {prefix_text(route.family, route.src, route.src_plen)}")
+    if route.tos:
+        parts.append(f"tos {route.tos:#x}")
+    if len(route.nexthops) == 1:
+        parts.append(nexthop_text(route.nexthops[0]))
+    if route.table != 254:
+        parts.append(f"table {table_name(route.table)}")
+    if route.prefsrc is not None:
+        parts.append(f"src {address_text(route.family, route.prefsrc)}")
+    if route.metric:
+        parts.append(f"metric {route.metric}")
+    if route.mtu:
+        parts.append(f"mtu {'lock ' if route.mtu_lock else ''}{route.mtu}")
+    if len(route.nexthops) > 1:
+        parts += [f"nexthop {nexthop_text(n)} weight {n.weight}" for n in route.nexthops]
+    return " ".join(p for p in parts if p)
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule as `ip rule` prints it."""
+    parts = [f"{rule.pref}:"]
+    if rule.invert:
+        parts.append("not")
+    bits = 32 if rule.family == 4 else 128
+
+    def prefix(address: int, plen: int) -> str:
+        text = address_text(rule.family, address)
+        return text if plen == bits else f"{text}/{plen}"
+
+    parts.append(f"from {prefix(rule.src, rule.src_plen) if rule.src_plen else 'all'}")
+    if rule.dst_plen:
+        parts.append(f"to {prefix(rule.dst, rule.dst_plen)}")
+    if rule.tos:
+        parts.append(f"tos {rule.tos:#x}")
+    if rule.dscp is not None:
+        parts.append(f"dscp {rule.dscp}")
+    if rule.mark or rule.mask:
+        mask = "" if rule.mask == 0xFFFFFFFF else f"/{rule.mask:#x}"
+        parts.append(f"fwmark {rule.mark:#x}{mask}")
+    if rule.iif:
+        parts.append(f"iif {rule.iif}")
+    if rule.oif:
+        parts.append(f"oif {rule.oif}")
+    if rule.protocol:
+        parts.append(f"ipproto {rule.protocol}")
+    for name, ports in (("sport", rule.sport), ("dport", rule.dport)):
+        if ports:
+            low, high = ports
+            parts.append(f"{name} {low}" if low == high else f"{name} {low}-{high}")
+    if rule.uidrange:
+        parts.append(f"uidrange {rule.uidrange[0]}-{rule.uidrange[1]}")
+    if rule.l3mdev:
+        parts.append("lookup [l3mdev-table]")
+    elif rule.action == "lookup":
+        parts.append(f"lookup {table_name(rule.table)}")
+    elif rule.action == "goto":
+        parts.append(f"goto {rule.goto}")
+    else:
+        parts.append(rule.action)
+    if rule.suppress_prefixlength >= 0:
+        parts.append(f"suppress_prefixlength {rule.suppress_prefixlength}")
+    if rule.suppress_ifgroup >= 0:
+        parts.append(f"suppress_ifgroup {rule.suppress_ifgroup}")
+    return " ".join(parts)
+
+
+def listener_text(listener: Listener) -> str:
+    """A socket in words: `udp 0.0.0.0:53`, `udp [::]:443 dev eth0`."""
+    name = "udplite" if listener.protocol == 136 else "udp"
+    ip = address_text(listener.family, listener.ip)
+    where = f"[{ip}]:{listener.port}" if listener.family == 6 else f"{ip}:{listener.port}"
+    device = f" dev {listener.device}" if listener.device else ""
+    return f"{name} {where}{device}"

@@ -1,0 +1,125 @@
+"""IPv6 forwarding (kernel: ip6_forward; RFC 8200, RFC 4443).
+
+In:  a routed packet whose route is not local.   Out: the packet on its way, hop limit reduced.
+Drops: IP_INADDRERRORS, IP_INHDR (hop limit), PKT_TOO_BIG, NOT_SPECIFIED.
+"""
+
+from __future__ import annotations
+
+from ippath.jit import kernel
+from ippath.mib import (
+    M_Ip6FragFails, M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTooBigErrors, M_Ip6OutForwDatagrams,
+)  # fmt: skip
+from ippath.reasons import (
+    R_IP_INADDRERRORS, R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
+)  # fmt: skip
+from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
+from ippath.rx.packet import count, drop, forwarded
+from ippath.tables import (
+    CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
+    DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, MISC_COLLECT, NONE, PACKET_HOST, ROUTE_MTU,
+    ROUTE_MTU_LOCK, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
+    SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO,
+)  # fmt: skip
+from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_NO_FORWARD6, T_SCOPE6, T_TTL, note
+from ippath.tx.emit import neighbour_answers
+from ippath.tx.ip_output6 import finish_output6
+from ippath.wire.icmp import (
+    ADDRESS_UNREACHABLE, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG, ICMP6_UNREACHABLE, NOT_NEIGHBOUR,
+)  # fmt: skip
+from ippath.wire.ipv6 import HOP_LIMIT, is_link_local, is_loopback, is_multicast, is_unspecified
+from ippath.wire.memory import copy, load8, store8
+
+MINIMUM_MTU = 1280
+
+
+@kernel
+def forward_mtu6(h, s):
+    """MTU for forwarding: a locked metric, else the device's (kernel: ip6_dst_mtu_maybe_forward)."""
+    skb = s.skb
+    mtu = h.device[skb[DST_DEVICE], DEV_MTU6]
+    route = skb[DST_ROUTE]
+    if route != NONE and h.fib6.route[route, ROUTE_MTU_LOCK] and h.fib6.route[route, ROUTE_MTU]:
+        mtu = h.fib6.route[route, ROUTE_MTU]
+    return max(mtu, MINIMUM_MTU)
+
+
+@kernel
+def output_mtu6(h, s):
+    """MTU that the output step compares with: any metric counts (kernel: ip6_skb_dst_mtu)."""
+    skb = s.skb
+    route = skb[DST_ROUTE]
+    if route != NONE and h.fib6.route[route, ROUTE_MTU]:
+        return max(h.fib6.route[route, ROUTE_MTU], MINIMUM_MTU)
+    return max(h.device[skb[DST_DEVICE], DEV_MTU6], MINIMUM_MTU)
+
+
+@kernel
+def _source_may_pass(h, s, data, trace):
+    """Scope checks of a source that leaves its link (RFC 4007; kernel: ip6_forward)."""
+    skb = s.skb
+    hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
+    if is_unspecified(hi, lo) or is_multicast(hi) or is_loopback(hi, lo):
+        note(trace, T_SCOPE6, hi, lo)
+        return False
+    if is_link_local(hi):
+        note(trace, T_SCOPE6, hi, lo)
+        icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, NOT_NEIGHBOUR, 0)
+        return False
+    return True
+
+
+@kernel
+def ip6_forward(h, s, data, trace):
+    """Forward the packet in hand; always DONE."""
+    skb = s.skb
+    device, out = skb[SKB_DEVICE], skb[DST_DEVICE]
+    if h.conf[CONF_FORWARDING6] == 0 and h.device[device, DEV_FORCE_FORWARDING6] == 0:
+        note(trace, T_NO_FORWARD6)
+        count(s, M_Ip6InAddrErrors)
+        return drop(s, trace, R_IP_INADDRERRORS)
+    if skb[SKB_PKT_TYPE] != PACKET_HOST:
+        note(trace, T_FORWARD_L2, skb[SKB_PKT_TYPE])
+        return drop(s, trace, R_NOT_SPECIFIED)
+    ip, length = skb[SKB_IP], skb[SKB_LEN]
+    hop_limit = load8(data, ip + HOP_LIMIT)
+    note(trace, T_TTL, hop_limit)
+    if hop_limit <= 1:
+        icmp6_send(h, s, data, trace, ICMP6_TIME_EXCEEDED, 0, 0)
+        count(s, M_Ip6InHdrErrors)
+        return drop(s, trace, R_IP_INHDR)
+    if out == device:
+        ndisc_send_redirect(h, s, data, trace)
+    elif not _source_may_pass(h, s, data, trace):
+        count(s, M_Ip6InAddrErrors)
+        return drop(s, trace, R_IP_INADDRERRORS)
+    count(s, M_Ip6OutForwDatagrams)
+    mtu = forward_mtu6(h, s)
+    note(trace, T_MTU, length, mtu, out, 1)
+    if length > mtu:
+        icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)
+        count(s, M_Ip6InTooBigErrors)
+        count(s, M_Ip6FragFails)
+        return drop(s, trace, R_PKT_TOO_BIG)
+    mtu = output_mtu6(h, s)
+    if length > mtu:
+        note(trace, T_MTU, length, mtu, out, 1)
+        icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)
+        count(s, M_Ip6FragFails)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    hi, lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
+    if skb[DST_GATEWAY_FAMILY]:
+        hi, lo = skb[DST_GATEWAY_HI], skb[DST_GATEWAY_LO]
+    skb[SKB_OUT_DEVICE] = out
+    if not neighbour_answers(h, trace, out, 6, hi, lo):
+        icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, ADDRESS_UNREACHABLE, 0)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    size = length
+    if s.misc[MISC_COLLECT]:
+        # what the capture cut off cannot be written: the copy ends where the capture did
+        size = skb[SKB_AVAIL]
+        copy(s.scratch, 0, data, ip, size)
+        store8(s.scratch, HOP_LIMIT, hop_limit - 1)
+    finish_output6(h, s, s.scratch, 0, size, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))
+    note(trace, T_FORWARD, out)
+    return forwarded(s, trace)

@@ -1,0 +1,277 @@
+"""ICMP errors, replies and redirects that this host sends (kernel: __icmp_send, icmp_reply,
+ip_rt_send_redirect; RFC 1812 section 4.3).
+
+In:  the packet in hand.   Out: a message on its way, or nothing if a condition forbids it.
+"""
+
+from __future__ import annotations
+
+from ippath.fib.lookup4 import fib_lookup4
+from ippath.jit import kernel
+from ippath.mib import (
+    M_IcmpMsgOutType0, M_IcmpOutDestUnreachs, M_IcmpOutEchoReps, M_IcmpOutMsgs, M_IcmpOutParmProbs,
+    M_IcmpOutRateLimitGlobal, M_IcmpOutRateLimitHost, M_IcmpOutRedirects, M_IcmpOutTimeExcds,
+    M_IcmpOutTimestampReps,
+)  # fmt: skip
+from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
+from ippath.tables import (
+    CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
+    CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DST_GATEWAY_FAMILY, DST_GATEWAY_LO,
+    DST_LOCAL, DST_SET, DST_TYPE, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF,
+    FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_SRC_LO, FLOW_TOS, MISC_NOW_NS, NONE, PACKET_HOST, PEER_REDIRECT_NS, PEER_REDIRECTS, RES_NH,
+    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SKB_AVAIL, SKB_DEVICE,
+    SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO,
+    SKB_TOS,
+)  # fmt: skip
+from ippath.trace import T_ICMP_SEND, T_REDIRECT, note
+from ippath.tx.ip_output4 import ip_output4
+from ippath.tx.route_output4 import (
+    SCOPE_LINK, SCOPE_UNIVERSE, preferred_source, route_output4, select_address,
+)  # fmt: skip
+from ippath.wire.checksum import checksum
+from ippath.wire.icmp import (
+    FRAGMENTATION_NEEDED, ICMP_ECHO_REPLY, ICMP_HEADER, ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT,
+    ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REDIRECT_HOST,
+)  # fmt: skip
+from ippath.wire.ipv4 import HEADER, IPPROTO_ICMP, OFFSET_MASK, is_zeronet
+from ippath.wire.memory import copy, load8, store8, store16be, store32be
+
+DUMMY_SOURCE = 0xC0000008  # 192.0.0.8 (RFC 7600): when the host has no address to speak from
+QUOTE_LIMIT = 576
+TOS_ECN_AND_PRECEDENCE = 0x1E
+INTERNETWORK_CONTROL = 0xC0
+LOOPBACK_DEVICE = 0
+REDIRECT_LOAD_NS = 20_000_000  # ip_rt_redirect_load
+REDIRECT_NUMBER = 9
+REDIRECT_SILENCE_NS = REDIRECT_LOAD_NS << (REDIRECT_NUMBER + 1)
+
+# what became of a message, for the trace
+SENT, SUPPRESSED, LIMITED_ALL, LIMITED_PEER, NO_WAY_BACK = range(5)
+
+
+@kernel
+def _is_error_type(kind):
+    """Types that must not be answered with an error (RFC 1122 section 3.2.2.1)."""
+    return kind == 3 or kind == 4 or kind == 5 or kind == 11 or kind == 12
+
+
+@kernel
+def count_icmp_out(s, kind):
+    """Count an ICMP message that leaves (kernel: icmp_out_count)."""
+    s.counters[M_IcmpOutMsgs] += 1
+    s.counters[M_IcmpMsgOutType0 + kind] += 1
+    if kind == ICMP_UNREACHABLE:
+        s.counters[M_IcmpOutDestUnreachs] += 1
+    elif kind == ICMP_TIME_EXCEEDED:
+        s.counters[M_IcmpOutTimeExcds] += 1
+    elif kind == ICMP_PARAMETER_PROBLEM:
+        s.counters[M_IcmpOutParmProbs] += 1
+    elif kind == ICMP_REDIRECT:
+        s.counters[M_IcmpOutRedirects] += 1
+    elif kind == ICMP_ECHO_REPLY:
+        s.counters[M_IcmpOutEchoReps] += 1
+    elif kind == ICMP_TIMESTAMP_REPLY:
+        s.counters[M_IcmpOutTimestampReps] += 1
+
+
+@kernel
+def _is_limited(h, kind, code):
+    """Does icmp_ratemask cover this message? Path MTU discovery never is (kernel: icmpv4_mask_allow)."""
+    if kind > ICMP_TYPES or (kind == ICMP_UNREACHABLE and code == FRAGMENTATION_NEEDED):
+        return False
+    return (h.conf[CONF_ICMP_RATEMASK] >> kind) & 1 == 1
+
+
+@kernel
+def _peer_limit(h, s, limited, out, destination):
+    """Per-destination limit; charges the shared bucket if it passes (kernel: icmpv4_xrlim_allow)."""
+    if not limited:
+        return True
+    if h.device[out, DEV_LOOPBACK] == 0 and h.conf[CONF_ICMP_RATELIMIT_NS] > 0:
+        peer = find_peer(h, s, 4, 0, destination)
+        if not peer_allows(s, peer, h.conf[CONF_ICMP_RATELIMIT_NS]):
+            s.counters[M_IcmpOutRateLimitHost] += 1
+            return False
+    global_consume(s)
+    return True
+
+
+@kernel
+def _write_and_send(h, s, trace, kind, code, info, source, destination, tos, size):
+    """Complete the message whose body is in scratch from byte 28 and send it."""
+    result, fib = s.result[FLOW_OUTPUT], h.fib4
+    buf = s.scratch
+    icmp = HEADER
+    store8(buf, icmp, kind)
+    store8(buf, icmp + 1, code)
+    store16be(buf, icmp + 2, 0)
+    store32be(buf, icmp + 4, info)
+    store16be(buf, icmp + 2, checksum(buf, icmp, size))
+    ttl = fib.route[result[RES_ROUTE], ROUTE_HOPLIMIT]
+    store16be(buf, 0, 0x4500 | tos)
+    store16be(buf, 2, HEADER + size)
+    store16be(buf, 4, random32(s) & 0xFFFF)
+    store16be(buf, 6, 0)
+    store8(buf, 8, ttl if ttl else h.conf[CONF_DEFAULT_TTL])
+    store8(buf, 9, IPPROTO_ICMP)
+    store16be(buf, 10, 0)
+    store32be(buf, 12, source)
+    store32be(buf, 16, destination)
+    store16be(buf, 10, checksum(buf, 0, HEADER))
+    count_icmp_out(s, kind)
+    ip_output4(h, s, trace, HEADER + size)
+
+
+@kernel
+def _error_allowed(s, data, kind):
+    """The conditions under which no error may be sent (RFC 1122 section 3.2.2)."""
+    skb = s.skb
+    if skb[DST_SET] == 0 or skb[SKB_PKT_TYPE] != PACKET_HOST:
+        return False
+    if skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST:
+        return False
+    if skb[SKB_FRAG] & OFFSET_MASK:
+        return False
+    if skb[SKB_PROTOCOL] == IPPROTO_ICMP and _is_error_type(kind):
+        if skb[SKB_AVAIL] <= skb[SKB_IHL]:
+            return False
+        inner = load8(data, skb[SKB_IP] + skb[SKB_IHL])
+        if inner > ICMP_TYPES or _is_error_type(inner):
+            return False
+    return True
+
+
+@kernel
+def icmp_send(h, s, data, trace, kind, code, info):
+    """Answer the packet in hand with an ICMP error, if it may be answered."""
+    skb = s.skb
+    sender = skb[SKB_SRC_LO]
+    if not _error_allowed(s, data, kind):
+        note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
+        return
+    limited = _is_limited(h, kind, code)
+    if h.device[skb[SKB_DEVICE], DEV_LOOPBACK] == 0 and limited and not global_allows(h, s):
+        s.counters[M_IcmpOutRateLimitGlobal] += 1
+        note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_ALL)
+        return
+    if skb[DST_LOCAL] == 1:
+        source = skb[SKB_DST_LO]
+    elif h.conf[CONF_ICMP_INBOUND_IFADDR]:
+        source = select_address(h, skb[SKB_DEVICE], sender, SCOPE_LINK)
+    else:
+        source = 0
+    tos = skb[SKB_TOS]
+    if _is_error_type(kind):
+        tos = (tos & TOS_ECN_AND_PRECEDENCE) | INTERNETWORK_CONTROL
+    mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
+    if is_zeronet(sender) or route_output4(h, s, source, sender, tos & 0xFC, mark, IPPROTO_ICMP, trace):
+        note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
+        return
+    flow = s.flow[FLOW_OUTPUT]
+    if not _peer_limit(h, s, limited, flow[FLOW_OIF], sender):
+        note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_PEER)
+        return
+    mtu = h.fib4.route[s.result[FLOW_OUTPUT, RES_ROUTE], ROUTE_MTU]
+    if mtu == 0:
+        mtu = h.device[flow[FLOW_OIF], DEV_MTU]
+    room = min(mtu, QUOTE_LIMIT) - HEADER - ICMP_HEADER
+    if room <= HEADER:
+        return
+    source = flow[FLOW_SRC_LO]
+    if source == 0:
+        source = DUMMY_SOURCE
+    quoted = min(skb[SKB_LEN], room)
+    _quote(s, data, HEADER + ICMP_HEADER, quoted)
+    note(trace, T_ICMP_SEND, kind, code, sender, SENT)
+    _write_and_send(h, s, trace, kind, code, info, source, sender, tos, ICMP_HEADER + quoted)
+
+
+@kernel
+def _quote(s, data, at, quoted):
+    """Copy the beginning of the packet in hand; what the capture cut off reads as zeros."""
+    skb = s.skb
+    present = min(quoted, skb[SKB_AVAIL])
+    copy(s.scratch, at, data, skb[SKB_IP], present)
+    for k in range(present, quoted):
+        store8(s.scratch, at + k, 0)
+
+
+@kernel
+def specific_destination(h, s, trace):
+    """The address to answer from (kernel: fib_compute_spec_dst; RFC 1122 section 3.2.1.3)."""
+    skb = s.skb
+    if skb[DST_LOCAL] == 1 and skb[DST_TYPE] != RTN_BROADCAST and skb[DST_TYPE] != RTN_MULTICAST:
+        return skb[SKB_DST_LO]
+    scope = SCOPE_UNIVERSE
+    if not is_zeronet(skb[SKB_SRC_LO]):
+        flow, result = s.flow[FLOW_SPARE], s.result[FLOW_SPARE]
+        flow[FLOW_SRC_HI] = 0
+        flow[FLOW_SRC_LO] = 0
+        flow[FLOW_DST_HI] = 0
+        flow[FLOW_DST_LO] = skb[SKB_SRC_LO]
+        flow[FLOW_TOS] = skb[SKB_TOS] & 0xFC
+        flow[FLOW_MARK] = 0
+        flow[FLOW_IIF] = LOOPBACK_DEVICE
+        flow[FLOW_OIF] = NONE
+        flow[FLOW_SCOPE] = scope
+        flow[FLOW_IGNORE_LINKSTATE] = 0
+        flow[FLOW_PROTOCOL] = 0
+        flow[FLOW_SPORT] = 0
+        flow[FLOW_DPORT] = 0
+        if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
+            return preferred_source(h, result[RES_ROUTE], result[RES_NH])
+    else:
+        scope = SCOPE_LINK
+    return select_address(h, skb[SKB_DEVICE], skb[SKB_SRC_LO], scope)
+
+
+@kernel
+def icmp_reply(h, s, data, trace, kind, info, body, size):
+    """Answer an echo or timestamp request; `size` bytes of body start at `body` in the packet."""
+    skb = s.skb
+    sender = skb[SKB_SRC_LO]
+    limited = _is_limited(h, kind, 0)
+    if limited and not global_allows(h, s):
+        s.counters[M_IcmpOutRateLimitGlobal] += 1
+        return
+    source = specific_destination(h, s, trace)
+    mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
+    if route_output4(h, s, source, sender, skb[SKB_TOS] & 0xFC, mark, IPPROTO_ICMP, trace):
+        note(trace, T_ICMP_SEND, kind, 0, sender, NO_WAY_BACK)
+        return
+    flow = s.flow[FLOW_OUTPUT]
+    if not _peer_limit(h, s, limited, flow[FLOW_OIF], sender):
+        note(trace, T_ICMP_SEND, kind, 0, sender, LIMITED_PEER)
+        return
+    present = max(0, min(size, skb[SKB_IP] + skb[SKB_AVAIL] - body))
+    copy(s.scratch, HEADER + ICMP_HEADER, data, body, present)
+    for k in range(present, size):
+        store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
+    note(trace, T_ICMP_SEND, kind, 0, sender, SENT)
+    _write_and_send(
+        h, s, trace, kind, 0, info, flow[FLOW_SRC_LO], sender, skb[SKB_TOS], ICMP_HEADER + size
+    )
+
+
+@kernel
+def ip_rt_send_redirect(h, s, data, trace):
+    """Tell the sender of the packet in hand about the better first hop, not too often."""
+    skb = s.skb
+    peer = find_peer(h, s, 4, 0, skb[SKB_SRC_LO])
+    now = s.misc[MISC_NOW_NS]
+    if now - s.peer[peer, PEER_REDIRECT_NS] > REDIRECT_SILENCE_NS:
+        s.peer[peer, PEER_REDIRECTS] = 0
+    sent = s.peer[peer, PEER_REDIRECTS]
+    if sent >= REDIRECT_NUMBER:
+        s.peer[peer, PEER_REDIRECT_NS] = now
+        note(trace, T_REDIRECT, 0)
+        return
+    if sent and now - s.peer[peer, PEER_REDIRECT_NS] <= REDIRECT_LOAD_NS << sent:
+        note(trace, T_REDIRECT, 0)
+        return
+    gateway = skb[DST_GATEWAY_LO] if skb[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
+    note(trace, T_REDIRECT, 1)
+    icmp_send(h, s, data, trace, ICMP_REDIRECT, REDIRECT_HOST, gateway)
+    s.peer[peer, PEER_REDIRECT_NS] = now
+    s.peer[peer, PEER_REDIRECTS] = sent + 1

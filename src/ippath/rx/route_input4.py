@@ -1,0 +1,423 @@
+"""IPv4 route input: the hint, then martians, the FIB and the source check.
+
+Mirrors `ip_route_use_hint`, `ip_extract_route_hint`, `ip_route_input_slow`, `ip_route_input_mc`,
+`ip_mkroute_input`, in the kernel's order.
+
+In:  a checked header.   Out: the packet's DST_* fields.
+Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SOURCE, NOT_SPECIFIED.
+"""
+
+from __future__ import annotations
+
+from ippath.fib.local import has_joined
+from ippath.fib.lookup4 import fib_lookup4
+from ippath.fib.multipath import multipath_hash, select_multipath
+from ippath.jit import kernel
+from ippath.mib import M_TcpExtIPReversePathFilter
+from ippath.reasons import (
+    R_IP_INVALID_DEST, R_IP_INVALID_SOURCE, R_IP_LOCALNET, R_IP_RPFILTER, R_NOT_SPECIFIED,
+)  # fmt: skip
+from ippath.rx.packet import CONTINUE, count, drop
+from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
+from ippath.tables import (
+    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING,
+    DEV_FORWARDING4, DEV_HAS4, DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS,
+    DEV_SHARED_MEDIA, DST_DEVICE, DST_ERROR, DST_FIRST, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
+    DST_GATEWAY_LO, DST_IDENTITY, DST_LAST, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT,
+    DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE, EHOSTUNREACH, FLOW_DPORT, FLOW_DST_HI,
+    FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF,
+    FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, HINT_HI, HINT_LO,
+    HINT_ON, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH, RES_ROUTE, RES_RULE,
+    RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
+    RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL,
+    SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
+)  # fmt: skip
+from ippath.trace import (
+    T_BROADCAST, T_HINT, T_HINT_STRICT, T_LOCALNET, T_MARTIAN_DEST, T_MARTIAN_SOURCE, T_MCAST,
+    T_MULTIPATH, T_NO_FORWARD4, T_ROUTE4, note,
+)  # fmt: skip
+from ippath.wire.ipv4 import (
+    IPPROTO_ICMP, IPPROTO_IGMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, OFFSET_MASK,
+    is_limited_broadcast, is_local_multicast, is_loopback, is_multicast, is_zeronet,
+)  # fmt: skip
+from ippath.wire.memory import load8, load16be, load32be
+
+DSCP_MASK = 0xFC
+LOOPBACK_DEVICE = 0
+
+
+@kernel
+def _refuse(s, trace, reason):
+    """Drop in route input, with the counter of the reverse path filter where it is due."""
+    if reason == R_IP_RPFILTER:
+        count(s, M_TcpExtIPReversePathFilter)
+    return drop(s, trace, reason)
+
+
+@kernel
+def _martian_source(s, trace, reason):
+    note(trace, T_MARTIAN_SOURCE, s.skb[SKB_SRC_LO], reason)
+    return _refuse(s, trace, reason)
+
+
+@kernel
+def _martian_destination(s, trace, reason):
+    note(trace, T_MARTIAN_DEST, s.skb[SKB_DST_LO], reason)
+    return _refuse(s, trace, reason)
+
+
+@kernel
+def _same_subnet(h, device, one, other):
+    """Are both addresses in one subnet configured on the device (kernel: inet_addr_onlink)?"""
+    address = h.address
+    for row in range(address.shape[0]):
+        if address[row, ADDR_FAMILY] == 4 and address[row, ADDR_DEVICE] == device:
+            shift = 32 - address[row, ADDR_PLEN]
+            prefix = address[row, ADDR_PREFIX_LO]
+            if (one ^ prefix) >> shift == 0 and (other ^ prefix) >> shift == 0:
+                return True
+    return False
+
+
+@kernel
+def _wants_redirect(h, device, source, gateway, valid):
+    """Should a packet that leaves by the device it came from cause a redirect?"""
+    return int(
+        valid == VALID_ON_LINK
+        and h.device[device, DEV_SEND_REDIRECTS] != 0
+        and (
+            h.device[device, DEV_SHARED_MEDIA] != 0 or _same_subnet(h, device, source, gateway)
+        )
+    )
+
+
+# --- the hint ---------------------------------------------------------------------------------------
+
+
+@kernel
+def ip_can_use_hint(s):
+    """Same destination and same TOS byte as the hint?"""
+    skb, hint = s.skb, s.hint
+    return (
+        hint[HINT_VALID] != 0
+        and hint[HINT_LO] == skb[SKB_DST_LO]
+        and hint[HINT_TOS] == skb[SKB_TOS]
+        and hint[HINT_HI] == 4
+    )
+
+
+@kernel
+def ip_route_use_hint(h, s, trace):
+    """Take the route of the hint after the source checks that remain (Linux 5.5 and later).
+
+    A forwarded packet's source is not validated again (route_hint=strict does it all the same).
+    """
+    skb, hint = s.skb, s.hint
+    device, source = skb[SKB_DEVICE], skb[SKB_SRC_LO]
+    strict = h.conf[CONF_HINT] == HINT_STRICT
+    note(trace, T_HINT_STRICT if strict else T_HINT)
+    if h.device[device, DEV_HAS4] == 0:
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if is_multicast(source) or is_limited_broadcast(source):
+        return _martian_source(s, trace, R_IP_INVALID_SOURCE)
+    if is_zeronet(source):
+        return _martian_source(s, trace, R_IP_INVALID_SOURCE)
+    if is_loopback(source) and h.device[device, DEV_ROUTE_LOCALNET] == 0:
+        return _martian_source(s, trace, R_IP_LOCALNET)
+    redirect = 0
+    if hint[DST_LOCAL] or (strict and hint[DST_ERROR] == 0):
+        out = NONE if hint[DST_LOCAL] else hint[DST_DEVICE]
+        valid = fib_validate_source(
+            h, s, trace, source, skb[SKB_DST_LO], skb[SKB_TOS] & DSCP_MASK, out, device
+        )
+        if valid < 0:
+            return _martian_source(s, trace, -valid)
+        if strict and out == device:
+            gateway = hint[DST_GATEWAY_LO] if hint[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
+            redirect = _wants_redirect(h, device, source, gateway, valid)
+    for field in range(DST_FIRST, DST_LAST + 1):
+        skb[field] = hint[field]
+    skb[DST_REDIRECT] = redirect
+    skb[SKB_HINTED] = 1
+    s.misc[MISC_HINT_USED] += 1
+    return CONTINUE
+
+
+@kernel
+def ip_extract_route_hint(h, s):
+    """Make the packet in hand the hint, unless a guard forbids it (kernel: since 5.5, 6.6, 6.18)."""
+    skb, hint = s.skb, s.hint
+    hint[HINT_VALID] = 0
+    if h.conf[CONF_HINT] == 0:
+        return
+    destination = skb[SKB_DST_LO]
+    if (
+        h.conf[CONF_RULES4]
+        or is_limited_broadcast(destination)
+        or is_zeronet(destination)
+        or skb[DST_MULTIPATH]
+        or (skb[DST_TYPE] == RTN_BROADCAST and h.conf[CONF_BROADCAST_HINT] == 0)
+    ):
+        s.misc[MISC_HINT_REFUSED] += 1
+        return
+    for field in range(DST_FIRST, DST_LAST + 1):
+        hint[field] = skb[field]
+    hint[HINT_VALID] = 1
+    hint[HINT_HI] = 4
+    hint[HINT_LO] = destination
+    hint[HINT_TOS] = skb[SKB_TOS]
+
+
+# --- the slow path ----------------------------------------------------------------------------------
+
+
+@kernel
+def _attach(s, kind, local, device, identity):
+    """Attach a route that is not tied to a FIB entry."""
+    skb, result = s.skb, s.result[FLOW_INPUT]
+    skb[DST_SET] = 1
+    skb[DST_TYPE] = kind
+    skb[DST_LOCAL] = local
+    skb[DST_ERROR] = 0
+    skb[DST_DEVICE] = device
+    skb[DST_IDENTITY] = identity
+    skb[DST_ROUTE] = result[RES_ROUTE]
+    skb[DST_NH] = result[RES_NH]
+    skb[DST_RULE] = result[RES_RULE]
+    skb[DST_TABLE] = result[RES_TABLE]
+    skb[DST_GATEWAY_FAMILY] = 0
+    skb[DST_MULTIPATH] = 0
+    skb[DST_REDIRECT] = 0
+
+
+@kernel
+def _fresh_identity(s):
+    """A route object of this packet's own: never equal to another packet's."""
+    return -2 - s.skb[SKB_FRAME]
+
+
+@kernel
+def _error_route(s, trace, error):
+    _attach(s, RTN_UNREACHABLE, 0, LOOPBACK_DEVICE, _fresh_identity(s))
+    s.skb[DST_ERROR] = error
+    return CONTINUE
+
+
+@kernel
+def _no_result(s):
+    result = s.result[FLOW_INPUT]
+    result[RES_ROUTE] = NONE
+    result[RES_NH] = NONE
+    result[RES_RULE] = NONE
+    result[RES_TABLE] = NONE
+
+
+@kernel
+def dissect_ports(s, data, flow):
+    """Fill protocol and ports of a flow from the packet (kernel: fib4_rules_early_flow_dissect)."""
+    skb = s.skb
+    protocol = skb[SKB_PROTOCOL]
+    flow[FLOW_PROTOCOL] = protocol
+    flow[FLOW_SPORT] = 0
+    flow[FLOW_DPORT] = 0
+    at = skb[SKB_IHL]
+    if skb[SKB_FRAG] & OFFSET_MASK == 0 and skb[SKB_AVAIL] >= at + 4:
+        if protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE:
+            flow[FLOW_SPORT] = load16be(data, skb[SKB_IP] + at)
+            flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
+
+
+@kernel
+def _hash_flow(h, s, data, flow):
+    """Prepare the flow for the multipath hash (kernel: fib_multipath_hash)."""
+    skb = s.skb
+    policy = h.conf[CONF_HASH_POLICY4]
+    flow[FLOW_LABEL] = 0
+    if policy == 0:
+        # an ICMP error goes the way of the packet it quotes
+        at, ip = skb[SKB_IHL], skb[SKB_IP]
+        if (
+            skb[SKB_PROTOCOL] == IPPROTO_ICMP
+            and skb[SKB_FRAG] & OFFSET_MASK == 0
+            and skb[SKB_AVAIL] >= at + 28
+        ):
+            kind = load8(data, ip + at)
+            if kind == 3 or kind == 4 or kind == 5 or kind == 11 or kind == 12:
+                flow[FLOW_SRC_LO] = load32be(data, ip + at + 8 + 12)
+                flow[FLOW_DST_LO] = load32be(data, ip + at + 8 + 16)
+    elif h.conf[CONF_DISSECT4] == 0:
+        dissect_ports(s, data, flow)
+    if skb[SKB_FRAG]:
+        flow[FLOW_SPORT] = 0
+        flow[FLOW_DPORT] = 0
+
+
+@kernel
+def _make_forward_route(h, s, data, trace, kind):
+    """Build the route of a packet to forward (kernel: ip_mkroute_input, __mkroute_input)."""
+    skb, fib = s.skb, h.fib4
+    flow, result = s.flow[FLOW_INPUT], s.result[FLOW_INPUT]
+    route, nh = result[RES_ROUTE], result[RES_NH]
+    multipath = 0
+    if fib.route[route, ROUTE_NH_COUNT] > 1:
+        _hash_flow(h, s, data, flow)
+        hashed = multipath_hash(h, flow, False)
+        chosen = select_multipath(fib, route, hashed)
+        flow[FLOW_SRC_LO] = skb[SKB_SRC_LO]
+        flow[FLOW_DST_LO] = skb[SKB_DST_LO]
+        if chosen != NONE:
+            nh = chosen
+        multipath = 1
+        note(trace, T_MULTIPATH, hashed, nh, fib.route[route, ROUTE_NH_COUNT])
+    device, out = skb[SKB_DEVICE], fib.nexthop[nh, NH_DEVICE]
+    if h.device[out, DEV_HAS4] == 0:
+        return drop(s, trace, R_NOT_SPECIFIED)
+    valid = fib_validate_source(
+        h, s, trace, skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_TOS] & DSCP_MASK, out, device
+    )
+    if valid < 0:
+        return _martian_source(s, trace, -valid)
+    _attach(s, kind, 0, out, fib.nexthop[nh, NH_IDENTITY])
+    skb[DST_NH] = nh
+    skb[DST_MULTIPATH] = multipath
+    family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
+    skb[DST_GATEWAY_FAMILY] = family
+    skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
+    skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
+    if out == device:
+        gateway = skb[DST_GATEWAY_LO] if family == 4 else skb[SKB_DST_LO]
+        skb[DST_REDIRECT] = _wants_redirect(h, out, skb[SKB_SRC_LO], gateway, valid)
+    note(trace, T_ROUTE4, route, kind, out)
+    return CONTINUE
+
+
+@kernel
+def _broadcast_input(h, s, trace, from_fib):
+    """Deliver to this host as a broadcast (kernel: brd_input)."""
+    skb = s.skb
+    note(trace, T_BROADCAST, skb[SKB_DST_LO])
+    if not is_zeronet(skb[SKB_SRC_LO]):
+        valid = fib_validate_source(
+            h, s, trace, skb[SKB_SRC_LO], 0, skb[SKB_TOS] & DSCP_MASK, NONE, skb[SKB_DEVICE]
+        )
+        if valid < 0:
+            return _martian_source(s, trace, -valid)
+    identity = _fresh_identity(s)
+    if from_fib and s.result[FLOW_INPUT, RES_NH] != NONE:
+        identity = h.fib4.nexthop[s.result[FLOW_INPUT, RES_NH], NH_IDENTITY]
+    _attach(s, RTN_BROADCAST, 1, LOOPBACK_DEVICE, identity)
+    return CONTINUE
+
+
+@kernel
+def ip_route_input_mc(h, s, trace):
+    """Route a packet to a multicast group (kernel: ip_route_input_rcu, ip_mc_validate_source)."""
+    skb = s.skb
+    device, source, group = skb[SKB_DEVICE], skb[SKB_SRC_LO], skb[SKB_DST_LO]
+    _no_result(s)
+    joined = has_joined(h, 4, device, 0, group)
+    note(trace, T_MCAST, group, device, joined)
+    forwards = h.device[device, DEV_MC_FORWARDING4] != 0
+    if not joined and (is_local_multicast(group) or not forwards):
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if is_multicast(source) or is_limited_broadcast(source):
+        return _refuse(s, trace, R_IP_INVALID_SOURCE)
+    if is_loopback(source) and h.device[device, DEV_ROUTE_LOCALNET] == 0:
+        return _refuse(s, trace, R_IP_LOCALNET)
+    if is_zeronet(source):
+        if not is_local_multicast(group) and skb[SKB_PROTOCOL] != IPPROTO_IGMP:
+            return _refuse(s, trace, R_IP_INVALID_SOURCE)
+    else:
+        valid = fib_validate_source(
+            h, s, trace, source, 0, skb[SKB_TOS] & DSCP_MASK, NONE, device
+        )
+        if valid < 0:
+            return _refuse(s, trace, -valid)
+    _attach(s, RTN_MULTICAST, 1 if joined else 0, LOOPBACK_DEVICE, _fresh_identity(s))
+    return CONTINUE
+
+
+@kernel
+def ip_route_input_slow(h, s, data, trace):
+    """Route the packet in hand by the tables; CONTINUE with DST_*, or DONE."""
+    skb = s.skb
+    device, source, destination = skb[SKB_DEVICE], skb[SKB_SRC_LO], skb[SKB_DST_LO]
+    if h.device[device, DEV_HAS4] == 0:
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if is_multicast(destination):
+        return ip_route_input_mc(h, s, trace)
+    if is_multicast(source) or is_limited_broadcast(source):
+        return _martian_source(s, trace, R_IP_INVALID_SOURCE)
+    if is_limited_broadcast(destination) or (source == 0 and destination == 0):
+        _no_result(s)
+        return _broadcast_input(h, s, trace, False)
+    if is_zeronet(source):
+        return _martian_source(s, trace, R_IP_INVALID_SOURCE)
+    if is_zeronet(destination):
+        return _martian_destination(s, trace, R_IP_INVALID_DEST)
+    if is_loopback(destination):
+        note(trace, T_LOCALNET, destination, device, h.device[device, DEV_ROUTE_LOCALNET])
+        if h.device[device, DEV_ROUTE_LOCALNET] == 0:
+            return _martian_destination(s, trace, R_IP_LOCALNET)
+    elif is_loopback(source):
+        note(trace, T_LOCALNET, source, device, h.device[device, DEV_ROUTE_LOCALNET])
+        if h.device[device, DEV_ROUTE_LOCALNET] == 0:
+            return _martian_source(s, trace, R_IP_LOCALNET)
+    flow = s.flow[FLOW_INPUT]
+    flow[FLOW_SRC_HI] = 0
+    flow[FLOW_SRC_LO] = source
+    flow[FLOW_DST_HI] = 0
+    flow[FLOW_DST_LO] = destination
+    flow[FLOW_TOS] = skb[SKB_TOS] & DSCP_MASK
+    flow[FLOW_MARK] = skb[SKB_MARK]
+    flow[FLOW_IIF] = device
+    flow[FLOW_OIF] = NONE
+    flow[FLOW_SCOPE] = 0
+    flow[FLOW_IGNORE_LINKSTATE] = 0
+    if h.conf[CONF_DISSECT4]:
+        dissect_ports(s, data, flow)
+    else:
+        flow[FLOW_PROTOCOL] = 0
+        flow[FLOW_SPORT] = 0
+        flow[FLOW_DPORT] = 0
+    error = fib_lookup4(h, s, FLOW_INPUT, trace)
+    if error:
+        if h.device[device, DEV_FORWARDING4] == 0:
+            note(trace, T_NO_FORWARD4, device)
+            error = EHOSTUNREACH
+        return _error_route(s, trace, error)
+    result = s.result[FLOW_INPUT]
+    kind = result[RES_TYPE]
+    if kind == RTN_BROADCAST:
+        if h.device[device, DEV_BC_FORWARDING]:
+            return _make_forward_route(h, s, data, trace, RTN_BROADCAST)
+        return _broadcast_input(h, s, trace, True)
+    if kind == RTN_LOCAL:
+        valid = fib_validate_source(
+            h, s, trace, source, destination, skb[SKB_TOS] & DSCP_MASK, NONE, device
+        )
+        if valid < 0:
+            return _martian_source(s, trace, -valid)
+        _attach(s, RTN_LOCAL, 1, LOOPBACK_DEVICE, h.fib4.nexthop[result[RES_NH], NH_IDENTITY])
+        note(trace, T_ROUTE4, result[RES_ROUTE], kind, LOOPBACK_DEVICE)
+        return CONTINUE
+    if h.device[device, DEV_FORWARDING4] == 0:
+        note(trace, T_NO_FORWARD4, device)
+        return _error_route(s, trace, EHOSTUNREACH)
+    if kind != RTN_UNICAST:
+        return _martian_destination(s, trace, R_IP_INVALID_DEST)
+    return _make_forward_route(h, s, data, trace, RTN_UNICAST)
+
+
+@kernel
+def route_input4(h, s, data, trace):
+    """Route the packet in hand: by the hint where it serves, else by the tables."""
+    if ip_can_use_hint(s):
+        # strict must decide as a look-up would: groups and broadcasts have checks of their own
+        kind = s.hint[DST_TYPE]
+        if h.conf[CONF_HINT] == HINT_ON or (kind != RTN_MULTICAST and kind != RTN_BROADCAST):
+            return ip_route_use_hint(h, s, trace)
+    if h.conf[CONF_HINT]:
+        s.misc[MISC_HINT_MISSED] += 1
+    return ip_route_input_slow(h, s, data, trace)

@@ -1,0 +1,224 @@
+"""The arrays behind the packet path: every table's columns, declared once.
+
+All tables are int64 arrays, `table[row, COLUMN]`, so that one type serves them all: compiled code
+stays small and the same source runs uncompiled.  IPv6 addresses take two columns, `_HI` and `_LO`,
+each a 64-bit pattern; IPv4 addresses take `_LO`.  `-1` means "none" for row numbers.
+
+`Tables` is what the control side builds and swaps as a whole (read-only for the path), `State` is
+what packets change: counters, socket queues, rate limits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+NONE = -1
+
+# --- one row per device -------------------------------------------------------------------------
+(
+    DEV_IFINDEX, DEV_UP, DEV_LOOPBACK, DEV_MAC, DEV_MTU, DEV_MTU6, DEV_HAS4, DEV_HAS6,
+    DEV_RAW_IP, DEV_NOARP, DEV_MASTER, DEV_GROUP, DEV_CARRIER,
+    # effective sysctls: all and per device already merged by the kernel's operators
+    DEV_FORWARDING4, DEV_RP_FILTER, DEV_ACCEPT_LOCAL, DEV_ROUTE_LOCALNET, DEV_SRC_VALID_MARK,
+    DEV_ACCEPT_SOURCE_ROUTE, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DEV_DROP_UNICAST_L2_4,
+    DEV_BC_FORWARDING, DEV_IGNORE_LINKDOWN4, DEV_LOG_MARTIANS, DEV_MC_FORWARDING4,
+    DEV_DISABLE6, DEV_DROP_UNICAST_L2_6, DEV_HOP_LIMIT6, DEV_FORCE_FORWARDING6,
+    DEV_IGNORE_LINKDOWN6, DEV_OIF_ADDRS_ONLY, DEV_ACCEPT_REDIRECTS, DEV_MC_FORWARDING6,
+    DEV_VLAN_FIRST, DEV_VLAN_COUNT,
+    DEV_COLUMNS,
+) = range(37)  # fmt: skip
+
+# --- VLAN devices: rows of one parent stand together ---------------------------------------------
+VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
+
+# --- addresses, in device order -------------------------------------------------------------------
+(
+    ADDR_FAMILY, ADDR_DEVICE, ADDR_HI, ADDR_LO, ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_PLEN, ADDR_SCOPE,
+    ADDR_SECONDARY, ADDR_TENTATIVE, ADDR_DEPRECATED,
+    ADDR_COLUMNS,
+) = range(12)  # fmt: skip
+
+# --- multicast groups joined, sorted by device ------------------------------------------------------
+GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
+
+# --- forwarding information base (one set of arrays per family) --------------------------------------
+# a table is a run of disjoint address intervals, each naming the node of its longest prefix
+TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP, TABLE_DEFAULTS, TABLE_COLUMNS = range(6)
+# a node is one prefix of one table; NODE_PARENT is the next shorter prefix that covers it
+(
+    NODE_PARENT, NODE_FIRST, NODE_COUNT, NODE_PLEN, NODE_SUB_FIRST, NODE_SUB_COUNT,
+    NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN,
+    NODE_COLUMNS,
+) = range(10)  # fmt: skip
+(
+    ROUTE_TABLE, ROUTE_TYPE, ROUTE_SCOPE, ROUTE_TOS, ROUTE_METRIC, ROUTE_PLEN, ROUTE_NH_FIRST,
+    ROUTE_NH_COUNT, ROUTE_PREFSRC_SET, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_MTU, ROUTE_MTU_LOCK,
+    ROUTE_PREFERENCE, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_HOPLIMIT, ROUTE_MODEL,
+    ROUTE_COLUMNS,
+) = range(19)  # fmt: skip
+(
+    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NH_SCOPE, NH_BOUND, NH_DEAD, NH_LINKDOWN, NH_ROUTE,
+    NH_IDENTITY,
+    NH_COLUMNS,
+) = range(11)  # fmt: skip
+(
+    RULE_PREF, RULE_ACTION, RULE_TABLE, RULE_TARGET, RULE_INVERT, RULE_IIF, RULE_OIF,
+    RULE_SRC_HI, RULE_SRC_LO, RULE_SRC_PLEN, RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN,
+    RULE_TOS, RULE_DSCP, RULE_MARK, RULE_MASK, RULE_PROTOCOL, RULE_SPORT_LOW, RULE_SPORT_HIGH,
+    RULE_DPORT_LOW, RULE_DPORT_HIGH, RULE_UID_LOW, RULE_UID_HIGH, RULE_SUPPRESS_PLEN,
+    RULE_SUPPRESS_GROUP, RULE_L3MDEV, RULE_TABLE_ID,
+    RULE_COLUMNS,
+) = range(29)  # fmt: skip
+ANY = -1  # a rule selector that is not set
+NOT_A_DEVICE = -2  # a rule names a device that does not exist: matches nothing
+ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, ACTION_PROHIBIT = range(6)
+
+# route types (RTN_*)
+(
+    RTN_UNSPEC, RTN_UNICAST, RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST, RTN_BLACKHOLE,
+    RTN_UNREACHABLE, RTN_PROHIBIT, RTN_THROW,
+) = range(10)  # fmt: skip
+
+# errors of a look-up (errno, as the kernel returns them)
+ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11, 2
+
+# --- UDP sockets -------------------------------------------------------------------------------------
+(
+    SOCK_FAMILY, SOCK_PROTOCOL, SOCK_HI, SOCK_LO, SOCK_PORT, SOCK_PEER_SET, SOCK_PEER_HI, SOCK_PEER_LO,
+    SOCK_PEER_PORT, SOCK_DEVICE, SOCK_V6ONLY, SOCK_RCVBUF, SOCK_READ_NS, SOCK_NO_CHECK6,
+    SOCK_REUSEPORT_FIRST, SOCK_REUSEPORT_COUNT, SOCK_WILDCARD, SOCK_LISTENER,
+    SOCK_COLUMNS,
+) = range(19)  # fmt: skip
+READ_AT_ONCE, READ_NEVER = 0, -1  # SOCK_READ_NS: else nanoseconds between two reads
+# queue state of a socket, changed by packets
+SOCKQ_BYTES, SOCKQ_PACKETS, SOCKQ_FIRST, SOCKQ_READ_AT, SOCKQ_DROPS, SOCKQ_RECEIVED, SOCKQ_COLUMNS = range(7)
+
+# --- neighbours: open addressing, keyed by device and address ------------------------------------------
+NEIGH_DEVICE, NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_COLUMNS = range(6)
+NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
+
+# --- configuration scalars --------------------------------------------------------------------------
+(
+    CONF_RULES4, CONF_RULES6, CONF_REQUIRE_SRC6, CONF_USER_LOCAL4, CONF_DISSECT4, CONF_DISSECT6,
+    CONF_FORWARDING6, CONF_DEFAULT_TTL, CONF_ICMP_RATELIMIT_NS, CONF_ICMP_RATEMASK,
+    CONF_ICMP_MSGS_PER_SEC, CONF_ICMP_MSGS_BURST, CONF_ICMP_ECHO_IGNORE_ALL,
+    CONF_ICMP_ECHO_IGNORE_BROADCASTS, CONF_ICMP_INBOUND_IFADDR, CONF_FWMARK_REFLECT4,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK_LO, CONF_ICMP6_RATEMASK_HI, CONF_ICMP6_ECHO_IGNORE_ALL,
+    CONF_ICMP6_ECHO_IGNORE_MULTICAST, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_FWMARK_REFLECT6,
+    CONF_HASH_POLICY4, CONF_HASH_POLICY6, CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_SEED,
+    CONF_FORWARD_USE_PMTU, CONF_MAX_HBH_OPTIONS, CONF_MAX_DST_OPTIONS, CONF_MAX_HBH_LENGTH,
+    CONF_MAX_DST_LENGTH, CONF_L3MDEV_ACCEPT, CONF_MULTIPATH_USE_NEIGH,
+    CONF_HINT, CONF_LIST, CONF_LIST_GAP_NS, CONF_ASSUME_NEIGH, CONF_BROADCAST_HINT,
+    CONF_PROTOCOLS4_0,
+) = range(41)  # fmt: skip
+CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
+CONF_COLUMNS = CONF_PROTOCOLS6_0 + 4
+HINT_OFF, HINT_ON, HINT_STRICT = range(3)
+
+
+class Fib(NamedTuple):
+    """The routes and rules of one family."""
+
+    table: np.ndarray  # [tables, TABLE_COLUMNS]
+    start_hi: np.ndarray  # interval starts, sign bit flipped so that signed order is address order
+    start_lo: np.ndarray
+    leaf: np.ndarray  # node of each interval, or NONE
+    top: np.ndarray  # for large tables: where the search for each 16-bit beginning starts
+    node: np.ndarray  # [nodes, NODE_COLUMNS]
+    route: np.ndarray  # [routes, ROUTE_COLUMNS]
+    nexthop: np.ndarray  # [next hops, NH_COLUMNS]
+    rule: np.ndarray  # [rules, RULE_COLUMNS], by preference
+    local_key: np.ndarray  # IPv4: the host's addresses, a hash set (open addressing)
+
+
+class Tables(NamedTuple):
+    """One version of everything that decides; built by the control side, never changed by packets."""
+
+    conf: np.ndarray  # [CONF_COLUMNS]
+    device: np.ndarray  # [devices, DEV_COLUMNS]
+    vlan: np.ndarray  # [VLAN devices, VLAN_COLUMNS]
+    address: np.ndarray  # [addresses, ADDR_COLUMNS]
+    group: np.ndarray  # [memberships, GROUP_COLUMNS]
+    fib4: Fib
+    fib6: Fib
+    socket: np.ndarray  # [sockets, SOCK_COLUMNS], in the order in which the kernel scans them
+    port: np.ndarray  # [65536 + 1]: first socket of each port
+    neighbour: np.ndarray  # [2**k, NEIGH_COLUMNS]
+
+
+# --- what packets change -----------------------------------------------------------------------------
+# per-device packet and byte counts
+DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEVSTAT_COLUMNS = range(6)
+# rate limit and redirect state of one peer (kernel: inet_peer)
+(
+    PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS, PEER_REDIRECT_NS,
+    PEER_COLUMNS,
+) = range(8)  # fmt: skip
+PEERS = 1 << 14  # peers remembered; more reuse the oldest of a bucket
+PEER_WAYS = 4
+# scalars
+(
+    MISC_ICMP_CREDIT, MISC_ICMP_STAMP_NS, MISC_RANDOM, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_COLLECT,
+    MISC_HINT_USED, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_NOW_NS, MISC_PACKETS, MISC_BYTES,
+    MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME, MISC_COLUMNS,
+) = range(17)  # fmt: skip
+# packets sent
+OUT_OFFSET, OUT_LENGTH, OUT_DEVICE, OUT_TIME_NS, OUT_CAUSE, OUT_LINK, OUT_COLUMNS = range(7)
+
+
+class State(NamedTuple):
+    """What packets change."""
+
+    counters: np.ndarray  # [len(COUNTERS)]
+    verdicts: np.ndarray  # [7]: packets per verdict
+    reasons: np.ndarray  # [len(REASONS)]: dropped and unsupported packets per reason
+    devstat: np.ndarray  # [devices, DEVSTAT_COLUMNS]
+    sockq: np.ndarray  # [sockets, SOCKQ_COLUMNS]
+    peer: np.ndarray  # [PEERS, PEER_COLUMNS], sets of PEER_WAYS
+    misc: np.ndarray  # [MISC_COLUMNS]
+    skb: np.ndarray  # the packet in hand, SKB_*
+    hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
+    flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys
+    result: np.ndarray  # [4, RES_COLUMNS]: look-up results
+    scratch: np.ndarray  # uint8[]: messages under construction
+    out: np.ndarray  # [rows, OUT_COLUMNS]: packets sent
+    out_data: np.ndarray  # uint8[]: their bytes
+
+
+# the packet in hand (kernel: struct sk_buff and its control block)
+(
+    SKB_FRAME, SKB_LINK, SKB_END, SKB_WIRE_END, SKB_TIME_NS, SKB_DEVICE, SKB_MARK, SKB_PKT_TYPE,
+    SKB_FAMILY, SKB_IP, SKB_LEN, SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_PROTOCOL, SKB_TRANSPORT,
+    SKB_SRC_HI, SKB_SRC_LO, SKB_DST_HI, SKB_DST_LO, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR,
+    SKB_OPT_TS, SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_NEXTHDR_AT, SKB_UNCHECKED,
+    SKB_VERDICT, SKB_REASON, SKB_SOCKET, SKB_OUT_DEVICE, SKB_HINTED,
+    # the route (kernel: skb_dst); these travel with a hint
+    DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
+    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
+    SKB_COLUMNS,
+) = range(50)  # fmt: skip
+DST_FIRST, DST_LAST = DST_SET, DST_TABLE
+# a hint is a copy of the DST_* fields, in place, with the key in these slots
+HINT_VALID, HINT_HI, HINT_LO, HINT_TOS = SKB_FRAME, SKB_DST_HI, SKB_DST_LO, SKB_TOS
+
+PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING = range(5)
+
+(
+    FLOW_SRC_HI, FLOW_SRC_LO, FLOW_DST_HI, FLOW_DST_LO, FLOW_TOS, FLOW_MARK, FLOW_IIF, FLOW_OIF,
+    FLOW_PROTOCOL, FLOW_SPORT, FLOW_DPORT, FLOW_SCOPE, FLOW_IGNORE_LINKSTATE, FLOW_STRICT,
+    FLOW_REACHABLE, FLOW_PREFER, FLOW_LABEL, FLOW_HAS_SRC,
+    FLOW_COLUMNS,
+) = range(19)  # fmt: skip
+RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
+# who uses which row of `flow` and `result`
+FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)
+
+# verdict columns of a batch (int32[n, V_COLUMNS]): one cache line per packet
+(
+    V_VERDICT, V_REASON, V_FAMILY, V_PROTOCOL, V_NETWORK, V_TRANSPORT, V_PKT_TYPE, V_DEVICE,
+    V_RULE, V_ROUTE, V_NEXTHOP, V_OUT_DEVICE, V_SOCKET, V_FLAGS, V_LENGTH, V_SPARE,
+    V_COLUMNS,
+) = range(17)  # fmt: skip
+FLAG_HINTED, FLAG_UNCHECKED = 1, 2

@@ -1,0 +1,108 @@
+"""The last step out: neighbour, link header, device (kernel: ip_finish_output2, dev_queue_xmit).
+
+Packets leave into an arena that the caller drains; nothing is copied while nobody collects.
+"""
+
+from __future__ import annotations
+
+from ippath.batch import LINK_ETHERNET, LINK_RAW
+from ippath.fib.multipath import mix32
+from ippath.jit import kernel
+from ippath.tables import (
+    CONF_ASSUME_NEIGH, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP, DEVSTAT_TX, DEVSTAT_TX_BYTES,
+    MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
+    NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
+    OUT_LINK, OUT_OFFSET, OUT_TIME_NS, SKB_FRAME,
+)  # fmt: skip
+from ippath.trace import T_NEIGH, T_NEIGH6, note
+from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6
+from ippath.wire.memory import copy, load8, store16be, store32be
+
+ETHER_HEADER = 14
+BROADCAST_MAC = 0xFFFFFFFFFFFF
+ASSUMED_MAC = 0x02_00_00_00_00_00  # a locally administered address for neighbours nobody named
+
+
+@kernel
+def neighbour_row(h, device, hi, lo):
+    """Row of the neighbour entry, or -1."""
+    table = h.neighbour
+    mask = table.shape[0] - 1
+    slot = mix32(mix32(mix32(device, hi), lo), lo >> 32) & mask
+    while table[slot, NEIGH_STATE] != 0:
+        if (
+            table[slot, NEIGH_LO] == lo
+            and table[slot, NEIGH_HI] == hi
+            and table[slot, NEIGH_DEVICE] == device
+        ):
+            return slot
+        slot = (slot + 1) & mask
+    return -1
+
+
+@kernel
+def neighbour_answers(h, trace, device, family, hi, lo):
+    """Can packets be sent to this next hop at all (kernel: neigh_event_send)?"""
+    if h.device[device, DEV_NOARP] or h.device[device, DEV_LOOPBACK]:
+        return True
+    row = neighbour_row(h, device, hi, lo)
+    if row < 0:
+        state = NEIGH_VALID if h.conf[CONF_ASSUME_NEIGH] else NEIGH_FAILED_STATE
+    else:
+        state = h.neighbour[row, NEIGH_STATE]
+    kind = (0 if row < 0 else 2) + (0 if state == NEIGH_VALID else 1)
+    if family == 4:
+        note(trace, T_NEIGH, lo, device, kind)
+    else:
+        note(trace, T_NEIGH6, hi, lo, device, kind)
+    return state == NEIGH_VALID
+
+
+@kernel
+def neighbour_mac(h, device, family, hi, lo, broadcast):
+    """Link-level address for a next hop (kernel: arp_mc_map, ndisc_mc_map, neigh_resolve_output)."""
+    if broadcast:
+        return BROADCAST_MAC
+    if family == 4 and lo >> 28 == 0xE:
+        return 0x01005E000000 | (lo & 0x7FFFFF)
+    if family == 6 and (hi >> 56) & 0xFF == 0xFF:
+        return 0x333300000000 | (lo & 0xFFFFFFFF)
+    row = neighbour_row(h, device, hi, lo)
+    if row >= 0 and h.neighbour[row, NEIGH_MAC] >= 0:
+        return h.neighbour[row, NEIGH_MAC]
+    return ASSUMED_MAC | (lo & 0xFFFFFFFF)
+
+
+@kernel
+def emit(h, s, buf, offset, length, device, family, hi, lo, broadcast):
+    """Send `length` bytes that start with an IP header by `device` to the next hop (hi, lo)."""
+    raw = h.device[device, DEV_RAW_IP] != 0
+    header = 0 if raw else ETHER_HEADER
+    s.devstat[device, DEVSTAT_TX] += 1
+    s.devstat[device, DEVSTAT_TX_BYTES] += length + header
+    if s.misc[MISC_COLLECT] == 0:
+        return
+    row, at = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
+    if row >= s.out.shape[0] or at + header + length > s.out_data.shape[0]:
+        return  # the burst loop stops before this can happen; never write past the arena
+    s.out[row, OUT_OFFSET] = at
+    s.out[row, OUT_LENGTH] = header + length
+    s.out[row, OUT_DEVICE] = device
+    s.out[row, OUT_TIME_NS] = s.misc[MISC_NOW_NS]
+    s.out[row, OUT_CAUSE] = s.skb[SKB_FRAME]
+    s.out[row, OUT_LINK] = LINK_RAW if raw else LINK_ETHERNET
+    if not raw:
+        if h.device[device, DEV_LOOPBACK]:
+            mac, mine = 0, 0
+        else:
+            mac = neighbour_mac(h, device, family, hi, lo, broadcast)
+            mine = max(0, h.device[device, DEV_MAC])
+        store16be(s.out_data, at, mac >> 32)
+        store32be(s.out_data, at + 2, mac & 0xFFFFFFFF)
+        store16be(s.out_data, at + 6, mine >> 32)
+        store32be(s.out_data, at + 8, mine & 0xFFFFFFFF)
+        version = load8(buf, offset) >> 4
+        store16be(s.out_data, at + 12, ETH_P_IP if version == 4 else ETH_P_IPV6)
+    copy(s.out_data, at + header, buf, offset, length)
+    s.misc[MISC_OUT_ROWS] = row + 1
+    s.misc[MISC_OUT_BYTES] = at + header + length

@@ -1,0 +1,117 @@
+"""IPv4 output: fragmentation and hand-over to the device (kernel: ip_output, ip_do_fragment).
+
+Fragments are cut as `ip_frag_next` cuts them; options without the copy bit become NOOPs in all
+fragments but the first (RFC 791 section 3.1).
+"""
+
+from __future__ import annotations
+
+from ippath.jit import kernel
+from ippath.mib import (
+    M_IpExtOutBcastOctets, M_IpExtOutBcastPkts, M_IpExtOutMcastOctets, M_IpExtOutMcastPkts,
+    M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
+)  # fmt: skip
+from ippath.tables import (
+    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH,
+    RES_ROUTE, RES_TYPE, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST,
+)  # fmt: skip
+from ippath.trace import T_FRAGMENTED, note
+from ippath.tx.emit import emit, neighbour_answers
+from ippath.wire.checksum import checksum
+from ippath.wire.ipv4 import (
+    CHECKSUM, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF, OFFSET_MASK,
+    TOTAL_LENGTH, VERSION_IHL,
+)  # fmt: skip
+from ippath.wire.memory import copy, load8, load16be, store8, store16be
+
+FRAGMENT_AT = 1 << 17  # where in scratch one fragment is put together
+
+
+@kernel
+def finish_output4(h, s, buf, at, size, device, family, hi, lo, kind):
+    """One packet to the device, counted as sent (kernel: ip_finish_output2)."""
+    s.counters[M_IpOutTransmits] += 1
+    s.counters[M_IpExtOutOctets] += size
+    if kind == RTN_MULTICAST:
+        s.counters[M_IpExtOutMcastPkts] += 1
+        s.counters[M_IpExtOutMcastOctets] += size
+    elif kind == RTN_BROADCAST:
+        s.counters[M_IpExtOutBcastPkts] += 1
+        s.counters[M_IpExtOutBcastOctets] += size
+    emit(h, s, buf, at, size, device, family, hi, lo, kind == RTN_BROADCAST)
+
+
+@kernel
+def _blank_options(buf, at, ihl):
+    """Overwrite options that must not be copied (kernel: ip_options_fragment)."""
+    here, end = at + HEADER, at + ihl
+    while here < end:
+        option = load8(buf, here)
+        if option == IPOPT_END:
+            return
+        if option == IPOPT_NOOP:
+            here += 1
+            continue
+        size = load8(buf, here + 1) if here + 1 < end else 0
+        if size < 2 or here + size > end:
+            return
+        if option & IPOPT_COPY == 0:
+            for k in range(size):
+                store8(buf, here + k, IPOPT_NOOP)
+        here += size
+
+
+@kernel
+def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
+    """Cut the packet at `buf[at]` into fragments that fit `mtu` and send them; returns how many."""
+    ihl = (load8(buf, at + VERSION_IHL) & 15) * 4
+    flags = load16be(buf, at + FLAGS_OFFSET)
+    base, more_after = flags & OFFSET_MASK, flags & MF
+    room = (mtu - ihl) & ~7
+    if room < 8:
+        return 0
+    left, done, fragments = size - ihl, 0, 0
+    work = s.scratch
+    while left > 0:
+        part = min(left, mtu - ihl)
+        if part < left:
+            part &= ~7
+        copy(work, FRAGMENT_AT, buf, at, ihl)
+        copy(work, FRAGMENT_AT + ihl, buf, at + ihl + done, part)
+        if done:
+            _blank_options(work, FRAGMENT_AT, ihl)
+        left -= part
+        word = (base + (done >> 3)) | (MF if left > 0 or more_after else 0)
+        store16be(work, FRAGMENT_AT + FLAGS_OFFSET, word)
+        store16be(work, FRAGMENT_AT + TOTAL_LENGTH, ihl + part)
+        store16be(work, FRAGMENT_AT + CHECKSUM, 0)
+        store16be(work, FRAGMENT_AT + CHECKSUM, checksum(work, FRAGMENT_AT, ihl))
+        finish_output4(h, s, work, FRAGMENT_AT, ihl + part, device, family, hi, lo, kind)
+        s.counters[M_IpFragCreates] += 1
+        done += part
+        fragments += 1
+    s.counters[M_IpFragOKs] += 1
+    note(trace, T_FRAGMENTED, fragments, mtu)
+    return fragments
+
+
+@kernel
+def ip_output4(h, s, trace, size):
+    """Send the packet of this host in scratch by the route in the OUTPUT rows."""
+    flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
+    s.counters[M_IpOutRequests] += 1
+    device, nh = flow[FLOW_OIF], result[RES_NH]
+    hi, lo, family = 0, flow[FLOW_DST_LO], 4
+    if nh != NONE and result[RES_TYPE] == RTN_UNICAST and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
+        family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
+        hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
+    mtu = fib.route[result[RES_ROUTE], ROUTE_MTU]
+    if mtu == 0:
+        mtu = h.device[device, DEV_MTU]
+    kind = result[RES_TYPE]
+    if not neighbour_answers(h, trace, device, family, hi, lo):
+        return
+    if size > mtu:
+        fragment4(h, s, trace, s.scratch, 0, size, mtu, device, family, hi, lo, kind)
+    else:
+        finish_output4(h, s, s.scratch, 0, size, device, family, hi, lo, kind)

@@ -1,0 +1,91 @@
+"""Which socket gets a datagram (kernel: __udp4_lib_lookup, __udp6_lib_lookup, compute_score).
+
+Sockets of one port stand together, in the order in which the kernel scans them (latest bound
+first).  Exact-address sockets beat wildcard ones; within a group the higher score wins, first on
+ties; members of a reuseport group share by hash.
+"""
+
+from __future__ import annotations
+
+from ippath.fib.multipath import mix32
+from ippath.jit import kernel
+from ippath.tables import (
+    CONF_HASH_SEED, NONE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
+    SKB_SRC_LO, SOCK_DEVICE, SOCK_FAMILY, SOCK_HI, SOCK_LO, SOCK_PEER_HI, SOCK_PEER_LO,
+    SOCK_PEER_PORT, SOCK_PEER_SET, SOCK_PORT, SOCK_PROTOCOL, SOCK_REUSEPORT_COUNT,
+    SOCK_REUSEPORT_FIRST, SOCK_V6ONLY, SOCK_WILDCARD,
+)  # fmt: skip
+
+MAPPED = 0xFFFF << 32  # low half of ::ffff:0.0.0.0
+
+
+@kernel
+def _accepts(h, row, skb, source_port):
+    """Score of the socket for this packet, or -1 (kernel: compute_score)."""
+    socket = h.socket
+    four = skb[SKB_FAMILY] == 4
+    score = 0
+    if four:
+        if socket[row, SOCK_V6ONLY]:
+            return -1
+        score = 2 if socket[row, SOCK_FAMILY] == 4 else 1
+    elif socket[row, SOCK_FAMILY] != 6:
+        return -1
+    if socket[row, SOCK_PROTOCOL] != skb[SKB_PROTOCOL]:
+        return -1
+    if socket[row, SOCK_WILDCARD] == 0 and (
+        socket[row, SOCK_LO] != skb[SKB_DST_LO] or socket[row, SOCK_HI] != skb[SKB_DST_HI]
+    ):
+        return -1
+    weight = 4 if four else 1
+    if socket[row, SOCK_PEER_SET]:
+        if socket[row, SOCK_PEER_LO] != skb[SKB_SRC_LO] or socket[row, SOCK_PEER_HI] != skb[SKB_SRC_HI]:
+            return -1
+        score += weight
+    if socket[row, SOCK_PEER_PORT]:
+        if socket[row, SOCK_PEER_PORT] != source_port:
+            return -1
+        score += weight
+    if socket[row, SOCK_DEVICE] != NONE:
+        if socket[row, SOCK_DEVICE] != skb[SKB_DEVICE]:
+            return -1
+        score += weight
+    return score
+
+
+@kernel
+def _reuseport_pick(h, row, skb, source_port, port):
+    """The member of the socket's group that this flow belongs to (kernel: reuseport_select_sock)."""
+    members = h.socket[row, SOCK_REUSEPORT_COUNT]
+    if members <= 1 or h.socket[row, SOCK_PEER_SET]:
+        return row
+    state = h.conf[CONF_HASH_SEED] & 0xFFFFFFFF
+    state = mix32(mix32(state, skb[SKB_DST_LO]), skb[SKB_DST_LO] >> 32)
+    state = mix32(mix32(state, skb[SKB_DST_HI]), skb[SKB_DST_HI] >> 32)
+    state = mix32(mix32(state, skb[SKB_SRC_LO]), skb[SKB_SRC_LO] >> 32)
+    state = mix32(mix32(state, skb[SKB_SRC_HI]), skb[SKB_SRC_HI] >> 32)
+    state = mix32(state, (source_port << 16) | port)
+    return h.socket[row, SOCK_REUSEPORT_FIRST] + ((state * members) >> 32)
+
+
+@kernel
+def udp_lookup(h, s, source_port, port):
+    """Row of the socket that gets the packet in hand, or NONE."""
+    skb = s.skb
+    for wildcard in range(2):
+        best, best_score = NONE, -1
+        for row in range(h.port[port], h.port[port + 1]):
+            if h.socket[row, SOCK_WILDCARD] != wildcard:
+                continue
+            score = _accepts(h, row, skb, source_port)
+            if score > best_score:
+                best, best_score = row, score
+        if best != NONE:
+            return _reuseport_pick(h, best, skb, source_port, port)
+    return NONE
+
+
+@kernel
+def udp_matches_group(h, row, skb, source_port, port):
+    """Does the socket take this multicast or broadcast datagram (kernel: __udp_is_mcast_sock)?"""
+    return h.socket[row, SOCK_PORT] == port and _accepts(h, row, skb, source_port) >= 0

@@ -1,0 +1,185 @@
+"""UDP input for both families (kernel: __udp4_lib_rcv, __udp6_lib_rcv; RFC 768, RFC 8200 8.1).
+
+In:  SKB_TRANSPORT and the IP length.   Out: SKB_SOCKET.
+Drops: PKT_TOO_SMALL, UDP_CSUM, NO_SOCKET, SOCKET_RCVBUFF, NOT_SPECIFIED.
+"""
+
+from __future__ import annotations
+
+from ippath.jit import kernel
+from ippath.mib import (
+    M_Udp6InDatagrams, M_UdpInDatagrams, M_UdpLite6InDatagrams, M_UdpLiteInDatagrams,
+)  # fmt: skip
+from ippath.reasons import (
+    R_NOT_SPECIFIED, R_NO_SOCKET, R_PKT_TOO_SMALL, R_SOCKET_RCVBUFF, R_UDP_CSUM,
+)  # fmt: skip
+from ippath.rx.icmp_send import icmp_send
+from ippath.rx.icmpv6_send import icmp6_send
+from ippath.rx.packet import capture_cut, deliver, drop, unchecked
+from ippath.tables import (
+    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SKB_AVAIL, SKB_DST_HI, SKB_FAMILY,
+    SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT, SOCK_NO_CHECK6, SOCK_READ_NS,
+)  # fmt: skip
+from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
+from ippath.udp.lookup import udp_lookup, udp_matches_group
+from ippath.udp.queue import udp_enqueue
+from ippath.wire.checksum import pseudo4, pseudo6, transport_ok
+from ippath.wire.icmp import (
+    ICMP6_UNREACHABLE, ICMP_UNREACHABLE, PORT6_UNREACHABLE, PORT_UNREACHABLE,
+)  # fmt: skip
+from ippath.wire.ipv4 import IPPROTO_UDP
+from ippath.wire.ipv6 import is_multicast
+from ippath.wire.memory import load16be
+
+UDP_HEADER = 8
+CHECKED_AT_ONCE = 76  # CHECKSUM_BREAK: longer datagrams are verified when they are read
+# offsets of the counters within each of the four sets (see ippath.mib)
+IN_DATAGRAMS, NO_PORTS, IN_ERRORS, RCVBUF_ERRORS, IN_CSUM_ERRORS, IGNORED_MULTI = 0, 1, 2, 4, 6, 7
+
+
+@kernel
+def _mib(s, offset):
+    """Count in the set of the packet's family and protocol."""
+    if s.skb[SKB_FAMILY] == 4:
+        base = M_UdpInDatagrams if s.skb[SKB_PROTOCOL] == IPPROTO_UDP else M_UdpLiteInDatagrams
+    else:
+        base = M_Udp6InDatagrams if s.skb[SKB_PROTOCOL] == IPPROTO_UDP else M_UdpLite6InDatagrams
+    s.counters[base + offset] += 1
+
+
+@kernel
+def _short(s, trace):
+    _mib(s, IN_ERRORS)
+    return drop(s, trace, R_PKT_TOO_SMALL)
+
+
+@kernel
+def _bad_checksum(s, trace, reason):
+    _mib(s, IN_CSUM_ERRORS)
+    _mib(s, IN_ERRORS)
+    return drop(s, trace, reason)
+
+
+@kernel
+def _checksum_ok(s, data, trace, at, length, coverage, check):
+    """Verify the checksum; True where there is none, or where the capture cut it off."""
+    skb = s.skb
+    if check == 0 and skb[SKB_PROTOCOL] == IPPROTO_UDP:
+        return True
+    if skb[SKB_IP] + skb[SKB_AVAIL] < at + coverage:
+        unchecked(s)
+        return True
+    if skb[SKB_FAMILY] == 4:
+        pseudo = pseudo4(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
+    else:
+        pseudo = pseudo6(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
+    valid = transport_ok(data, at, coverage, pseudo)
+    note(trace, T_UDP_CSUM, valid)
+    return valid
+
+
+@kernel
+def _queue(h, s, trace, row, length):
+    """Queue to one socket with its counters; True if it took the datagram."""
+    if udp_enqueue(h, s, trace, row, length):
+        if h.socket[row, SOCK_READ_NS] != READ_NEVER:
+            _mib(s, IN_DATAGRAMS)
+        return True
+    _mib(s, RCVBUF_ERRORS)
+    _mib(s, IN_ERRORS)
+    return False
+
+
+@kernel
+def _deliver_to_group(h, s, trace, source_port, port, check):
+    """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver)."""
+    skb = s.skb
+    takers, took, first = 0, 0, NONE
+    for row in range(h.port[port], h.port[port + 1]):
+        if not udp_matches_group(h, row, skb, source_port, port):
+            continue
+        if skb[SKB_FAMILY] == 6 and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
+            continue
+        takers += 1
+        if _queue(h, s, trace, row, skb[SKB_LEN]):
+            took += 1
+            if first == NONE:
+                first = row
+    note(trace, T_UDP_FLUSH, took)
+    if takers == 0:
+        _mib(s, IGNORED_MULTI)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if took == 0:
+        return drop(s, trace, R_SOCKET_RCVBUFF)
+    skb[SKB_SOCKET] = first
+    return deliver(s, trace)
+
+
+@kernel
+def _no_socket(h, s, data, trace):
+    _mib(s, NO_PORTS)
+    if s.skb[SKB_FAMILY] == 4:
+        icmp_send(h, s, data, trace, ICMP_UNREACHABLE, PORT_UNREACHABLE, 0)
+    else:
+        icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, PORT6_UNREACHABLE, 0)
+    return drop(s, trace, R_NO_SOCKET)
+
+
+@kernel
+def udp_rcv(h, s, data, trace):
+    """Receive the UDP or UDP-Lite datagram in hand; always DONE."""
+    skb = s.skb
+    at = skb[SKB_TRANSPORT]
+    present = skb[SKB_LEN] - (at - skb[SKB_IP])
+    six = skb[SKB_FAMILY] == 6
+    if present < UDP_HEADER:
+        _mib(s, IN_ERRORS)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if skb[SKB_IP] + skb[SKB_AVAIL] < at + UDP_HEADER:
+        return capture_cut(s, trace, at - skb[SKB_IP] + UDP_HEADER)
+    source_port, port = load16be(data, at), load16be(data, at + 2)
+    length, check = load16be(data, at + 4), load16be(data, at + 6)
+    note(trace, T_UDP_LENGTH, length, present)
+    coverage = length
+    if skb[SKB_PROTOCOL] == IPPROTO_UDP:
+        if length > present:
+            return _short(s, trace)
+        if six and length == 0:
+            length = present
+        if length < UDP_HEADER:
+            return _short(s, trace)
+        coverage = length
+    else:  # UDP-Lite: the length field is the checksum's coverage (RFC 3828)
+        length = present
+        if coverage == 0:
+            coverage = length
+        if check == 0 or coverage < UDP_HEADER or coverage > length:
+            return _bad_checksum(s, trace, R_UDP_CSUM)
+    group = is_multicast(skb[SKB_DST_HI]) if six else (
+        skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST
+    )
+    verified = length <= CHECKED_AT_ONCE
+    if verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
+        return _bad_checksum(s, trace, R_UDP_CSUM)
+    if group:
+        if not verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
+            return _bad_checksum(s, trace, R_UDP_CSUM)
+        return _deliver_to_group(h, s, trace, source_port, port, check)
+    row = udp_lookup(h, s, source_port, port)
+    note(trace, T_UDP_SOCKET, port, row)
+    if row == NONE:
+        if six and check == 0:
+            return _bad_checksum(s, trace, R_NO_SOCKET)
+        if not verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
+            return _bad_checksum(s, trace, R_NO_SOCKET if six else R_UDP_CSUM)
+        return _no_socket(h, s, data, trace)
+    if six and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
+        return _bad_checksum(s, trace, R_UDP_CSUM)
+    # longer datagrams are verified by the reader; one that is never read stays unverified
+    if not verified and h.socket[row, SOCK_READ_NS] != READ_NEVER:
+        if not _checksum_ok(s, data, trace, at, length, coverage, check):
+            return _bad_checksum(s, trace, R_UDP_CSUM)
+    if not _queue(h, s, trace, row, skb[SKB_LEN]):
+        return drop(s, trace, R_SOCKET_RCVBUFF)
+    skb[SKB_SOCKET] = row
+    return deliver(s, trace)

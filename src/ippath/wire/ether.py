@@ -1,0 +1,136 @@
+"""Link-level headers: from a captured frame to the network header.
+
+`find_network` peels one frame: Ethernet with any number of VLAN tags, MPLS labels and PPPoE, Linux
+cooked captures v1 and v2, BSD null/loop, PPP, and raw IP.  It only reads; what a host makes of the
+result is decided in `ippath.rx.link`.
+"""
+
+from __future__ import annotations
+
+from ippath.batch import (
+    LINK_ETHERNET, LINK_IPV4, LINK_IPV6, LINK_LINUX_SLL, LINK_LINUX_SLL2, LINK_LOOP, LINK_NULL,
+    LINK_PPP, LINK_PPP_ETHER, LINK_PPP_HDLC, LINK_RAW,
+)  # fmt: skip
+from ippath.jit import kernel
+from ippath.wire.memory import load8, load16be, load32be, load32le
+
+ETH_P_IP, ETH_P_IPV6, ETH_P_ARP = 0x0800, 0x86DD, 0x0806
+ETH_P_8021Q, ETH_P_8021AD = 0x8100, 0x88A8
+ETH_P_MPLS, ETH_P_MPLS_MULTICAST = 0x8847, 0x8848
+ETH_P_PPPOE = 0x8864
+ETHERNET_LEAST = 0x0600  # smaller values are lengths of IEEE 802.3 frames
+
+# how the network header was found
+LINK_FOUND, LINK_CUT, LINK_BAD, LINK_UNKNOWN = range(4)
+# address families behind LINK_NULL and LINK_LOOP, in the numbers of the systems that write them
+_AF_INET, _AF_INET6_BSD, _AF_INET6_FREEBSD, _AF_INET6_DARWIN, _AF_INET6_LINUX = 2, 24, 28, 30, 10
+_PPP_IP, _PPP_IPV6, _PPP_MPLS = 0x0021, 0x0057, 0x0281
+MAX_TAGS = 8
+
+
+@kernel
+def _ppp_ethertype(protocol):
+    if protocol == _PPP_IP:
+        return ETH_P_IP
+    if protocol == _PPP_IPV6:
+        return ETH_P_IPV6
+    if protocol == _PPP_MPLS:
+        return ETH_P_MPLS
+    return 0
+
+
+@kernel
+def _by_version(data, at, end):
+    """EtherType of a packet that starts with its IP version."""
+    if at >= end:
+        return 0
+    version = load8(data, at) >> 4
+    return ETH_P_IP if version == 4 else (ETH_P_IPV6 if version == 6 else 0)
+
+
+@kernel
+def _ppp(data, at, end):
+    """(found, network offset, EtherType) of a PPP frame, with or without address and control."""
+    if at + 2 <= end and load16be(data, at) == 0xFF03:
+        at += 2
+    if at + 1 > end:
+        return LINK_CUT, at, 0
+    if load8(data, at) & 1:  # protocol field compressed to one byte (RFC 1661 section 6.5)
+        return LINK_FOUND, at + 1, _ppp_ethertype(load8(data, at))
+    if at + 2 > end:
+        return LINK_CUT, at, 0
+    return LINK_FOUND, at + 2, _ppp_ethertype(load16be(data, at))
+
+
+@kernel
+def find_network(data, start, end, link_type):
+    """(status, network offset, EtherType, outer VLAN protocol, outer VLAN tag, inner VLAN tag).
+
+    `start` and `end` bound the captured frame.  The EtherType is 0 where the frame carries none
+    that is known; VLAN tags are the 16-bit TCI, or -1.
+    """
+    status, at, ethertype = LINK_FOUND, start, 0
+    vlan_protocol, outer, inner = 0, -1, -1
+    if link_type == LINK_ETHERNET:
+        if start + 14 > end:
+            return LINK_CUT, at, 0, 0, -1, -1
+        ethertype, at = load16be(data, start + 12), start + 14
+    elif link_type == LINK_RAW:
+        ethertype = _by_version(data, at, end)
+    elif link_type == LINK_IPV4:
+        ethertype = ETH_P_IP
+    elif link_type == LINK_IPV6:
+        ethertype = ETH_P_IPV6
+    elif link_type == LINK_LINUX_SLL:
+        if start + 16 > end:
+            return LINK_CUT, at, 0, 0, -1, -1
+        ethertype, at = load16be(data, start + 14), start + 16
+    elif link_type == LINK_LINUX_SLL2:
+        if start + 20 > end:
+            return LINK_CUT, at, 0, 0, -1, -1
+        ethertype, at = load16be(data, start), start + 20
+    elif link_type == LINK_NULL or link_type == LINK_LOOP:
+        if start + 4 > end:
+            return LINK_CUT, at, 0, 0, -1, -1
+        family, at = load32be(data, start), start + 4
+        if family > 0xFFFF:
+            family = load32le(data, start)
+        if family == _AF_INET:
+            ethertype = ETH_P_IP
+        elif (
+            family == _AF_INET6_BSD
+            or family == _AF_INET6_FREEBSD
+            or family == _AF_INET6_DARWIN
+            or family == _AF_INET6_LINUX
+        ):
+            ethertype = ETH_P_IPV6
+    elif link_type == LINK_PPP or link_type == LINK_PPP_HDLC:
+        status, at, ethertype = _ppp(data, at, end)
+    elif link_type == LINK_PPP_ETHER:
+        ethertype = ETH_P_PPPOE
+    else:
+        return LINK_UNKNOWN, at, 0, 0, -1, -1
+    for _ in range(MAX_TAGS):
+        if ethertype == ETH_P_8021Q or ethertype == ETH_P_8021AD:
+            if at + 4 > end:
+                return LINK_CUT, at, ethertype, vlan_protocol, outer, inner
+            if outer < 0:
+                vlan_protocol, outer = ethertype, load16be(data, at)
+            elif inner < 0:
+                inner = load16be(data, at)
+            ethertype, at = load16be(data, at + 2), at + 4
+        elif ethertype == ETH_P_PPPOE:
+            if at + 6 > end:
+                return LINK_CUT, at, ethertype, vlan_protocol, outer, inner
+            status, at, ethertype = _ppp(data, at + 6, end)
+        elif ethertype == ETH_P_MPLS or ethertype == ETH_P_MPLS_MULTICAST:
+            bottom = 0
+            while bottom == 0:
+                if at + 4 > end:
+                    return LINK_CUT, at, ethertype, vlan_protocol, outer, inner
+                bottom = load8(data, at + 2) & 1
+                at += 4
+            ethertype = _by_version(data, at, end)
+        else:
+            break
+    return status, at, ethertype, vlan_protocol, outer, inner

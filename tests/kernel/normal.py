@@ -1,0 +1,128 @@
+"""What in a sent packet is random, taken out; and packets in words."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+
+from tests.kernel.packets import checksum
+
+# ICMPv6 that a host sends unasked: MLD, router solicitations
+_UNASKED6 = {130, 131, 132, 133, 143}
+
+
+def split_frame(packet: bytes) -> tuple[bytes, bytes]:
+    """(Ethernet header or nothing, the rest), told apart by the version nibble and length."""
+    if looks_like_ip(packet):
+        return b"", packet
+    return packet[:14], packet[14:]
+
+
+def looks_like_ip(packet: bytes) -> bool:
+    """Whether a packet a TUN device sent starts with an IP header (our MACs start with 02, ff, 01, 33)."""
+    return bool(packet) and packet[0] >> 4 in (4, 6)
+
+
+def is_noise(packet: bytes) -> bool:
+    """Whether the packet is one that a namespace sends by itself (MLD, IGMP, router solicitation)."""
+    _, ip = split_frame(packet)
+    if len(ip) >= 20 and ip[0] >> 4 == 4:
+        return ip[9] == 2
+    if len(ip) >= 40 and ip[0] >> 4 == 6:
+        number, at = ip[6], 40
+        if number == 0 and len(ip) >= 48:
+            number, at = ip[40], 48 + 8 * ip[41]
+        return number == 58 and len(ip) > at and ip[at] in _UNASKED6
+    return False
+
+
+def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] = ()) -> bytes:
+    """The packet with what is random made 0 and the IPv4 header checksum right again.
+
+    The identification of a packet that this host made is random, of a forwarded one it is not:
+    a packet counts as forwarded if a received one has the same addresses, protocol and
+    identification.  `ignore` names more: "timestamp option", "icmp timestamp".
+    A wrong header checksum stays wrong.
+    """
+    head, ip = split_frame(packet)
+    if len(ip) < 20 or ip[0] >> 4 != 4:
+        return packet
+    size = (ip[0] & 15) * 4
+    if checksum(ip[:size]) != 0:
+        return packet
+    fixed = bytearray(ip)
+    if _flow(ip) not in {_flow(split_frame(other)[1]) for other in received}:
+        fixed[4:6] = b"\0\0"
+    if "timestamp option" in ignore:
+        _clear_timestamps(fixed, size)
+    if "icmp timestamp" in ignore and ip[9] == 1:
+        fixed[size + 12 : size + 20] = bytes(8)
+        fixed[size + 2 : size + 4] = b"\0\0"
+    fixed[10:12] = b"\0\0"
+    fixed[10:12] = struct.pack("!H", checksum(bytes(fixed[:size])))
+    return head + bytes(fixed)
+
+
+def _flow(ip: bytes) -> bytes:
+    """Identification, protocol and addresses of an IPv4 packet."""
+    return ip[4:6] + ip[9:10] + ip[12:20] if len(ip) >= 20 and ip[0] >> 4 == 4 else b""
+
+
+def _clear_timestamps(ip: bytearray, size: int) -> None:
+    """Make the times of a timestamp option (68) in the header 0."""
+    at = 20
+    while at < size and ip[at] != 0:
+        if ip[at] == 1:
+            at += 1
+            continue
+        length = ip[at + 1]
+        if length < 2:
+            return
+        if ip[at] == 68:
+            step = 4 if ip[at + 3] & 15 == 0 else 8
+            for start in range(at + 4, at + length - step + 1, step):
+                ip[start + step - 4 : start + step] = bytes(4)
+        at += length
+
+
+def words(packet: bytes) -> str:
+    """The packet in words, for messages."""
+    head, ip = split_frame(packet)
+    text = ""
+    if head:
+        text = f"{head[6:12].hex(':')} > {head[:6].hex(':')} type {head[12:14].hex()} "
+        if head[12:14] == b"\x08\x06" and len(ip) >= 28:
+            asked = ".".join(map(str, ip[24:28]))
+            return text + f"ARP op {ip[7]} from {'.'.join(map(str, ip[14:18]))} asks {asked}"
+    if len(ip) >= 20 and ip[0] >> 4 == 4:
+        total, ident, fragment = struct.unpack("!HHH", ip[2:8])
+        size = (ip[0] & 15) * 4
+        text += f"IPv4 {'.'.join(map(str, ip[12:16]))} > {'.'.join(map(str, ip[16:20]))}"
+        text += f" len {total} tos {ip[1]:#x} id {ident:#x} ttl {ip[8]}"
+        text += f" {'DF ' if fragment & 0x4000 else ''}{'MF ' if fragment & 0x2000 else ''}"
+        text += f"off {(fragment & 0x1FFF) * 8} {'' if checksum(ip[:size]) == 0 else 'BAD SUM '}"
+        if size > 20:
+            text += f"options {ip[20:size].hex()} "
+        if fragment & 0x1FFF:
+            return text + f"data {len(ip) - size}"
+        return text + _upper(ip[9], ip[size:])
+    if len(ip) >= 40 and ip[0] >> 4 == 6:
+        text += f"IPv6 {ip[8:24].hex(':', 2)} > {ip[24:40].hex(':', 2)}"
+        text += f" len {int.from_bytes(ip[4:6], 'big')} class {int.from_bytes(ip[:2], 'big') >> 4 & 255:#x}"
+        text += f" label {int.from_bytes(ip[1:4], 'big') & 0xFFFFF:#x} hops {ip[7]} "
+        return text + _upper(ip[6], ip[40:])
+    return text + f"{len(packet)} bytes {packet.hex()}"
+
+
+def _upper(protocol: int, data: bytes) -> str:
+    if protocol == 17 and len(data) >= 8:
+        sport, dport, length, check = struct.unpack("!HHHH", data[:8])
+        return f"UDP {sport} > {dport} len {length} sum {check:#06x}"
+    if protocol in (1, 58) and len(data) >= 8:
+        name = "ICMP" if protocol == 1 else "ICMPv6"
+        rest = int.from_bytes(data[4:8], "big")
+        text = f"{name} {data[0]}/{data[1]} rest {rest:#x} body {len(data) - 8}"
+        if protocol == 1 and data[0] in (3, 4, 5, 11, 12) or protocol == 58 and data[0] in (1, 2, 3, 4):
+            text += f" [{words(data[8:])}]"
+        return text
+    return f"protocol {protocol} data {len(data)}"
