@@ -64,16 +64,20 @@ def main() -> int:
         and not (given.missing and s.name in answers)
     ]
     new = recorder.record(chosen)
+    failed = {name: answer for name, answer in new.items() if "error" in answer}
+    for name, answer in failed.items():
+        print(f"{name}: {answer['error']}", file=sys.stderr)
+        del new[name]
     if given.show:
         from tests.kernel.show import show
 
         for name, answer in new.items():
             print(show(name, answer))
-        return 0
+        return int(bool(failed))
     answers.update(new)
     save(answers)
     print(f"{len(new)} scenarios recorded, {len(answers)} in all")
-    return 0
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
