@@ -86,7 +86,8 @@ if COMPILED:
 
     def kernel(function: F) -> F:
         """A path helper: compiled into every entry that calls it."""
-        return njit(**_OPTIONS)(function)
+        # no wrapper for calls from Python: it would be compiled for every helper and never used
+        return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
     def entry(function: F) -> F:
         """A function that Python calls with a whole batch: compiled once, kept on disk."""

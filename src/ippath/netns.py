@@ -13,6 +13,7 @@ from ippath import tables as T
 from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
+from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
 from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
@@ -70,6 +71,8 @@ class Netns:
         self._texts: dict[str, list[str]] = {}
         self.tables = self._build()
         self.state = self._new_state()
+        self._tables_handle = tables_handle(self.tables)
+        self._state_handle = state_handle(self.state)
 
     @classmethod
     def from_file(
@@ -378,12 +381,13 @@ class Netns:
                 out=np.zeros((OUT_ROWS, T.OUT_COLUMNS), np.int64),
                 out_data=np.zeros(OUT_BYTES, np.uint8),
             )
+            self._state_handle = state_handle(state)
         if not continue_list:
             state.misc[T.MISC_LIST_DEVICE] = T.NONE
         at = 0
         while at < n:
             done = receive_burst(
-                self.tables, state, batch.data, batch.offset, batch.length, batch.wire_length,
+                self._tables_handle.value, self._state_handle.value, batch.data, batch.offset, batch.length, batch.wire_length,
                 batch.time_ns, batch.link_type, batch.device, batch.direction, batch.mark,
                 table, batch.first_frame, at, n, trace,
             )  # fmt: skip

@@ -16,6 +16,7 @@ from __future__ import annotations
 from numpy import int64
 
 from ippath.batch import DIRECTION_OUT
+from ippath.handles import open_bytes, open_state, open_tables
 from ippath.jit import entry, kernel
 from ippath.mib import (
     M_Ip6InAddrErrors, M_Ip6InNoRoutes, M_IpExtInBcastOctets, M_IpExtInBcastPkts,
@@ -245,7 +246,7 @@ def _record(s, verdicts, row, start, network):
 
 @entry
 def receive_burst(
-    h, s, data, offset, length, wire_length, time_ns, link_type, capture_device, direction, mark,
+    tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device, direction, mark,
     verdicts, first_frame, begin, end, trace,
 ):  # fmt: skip
     """Receive packets [begin, end) of a batch; returns the first packet not done.
@@ -256,6 +257,7 @@ def receive_burst(
     The arrays are the columns of a PacketBatch; `verdicts` is int32[n, V_COLUMNS].  The return value is below `end` when the output arena has to
     be emptied first; call again from there.
     """
+    h, s, data = open_tables(tables), open_state(state), open_bytes(arena)
     skb, misc = s.skb, s.misc
     list_size, list_gap = h.conf[CONF_LIST], h.conf[CONF_LIST_GAP_NS]
     now = misc[MISC_NOW_NS]

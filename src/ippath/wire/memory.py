@@ -26,6 +26,10 @@ if COMPILED:
     from numba.extending import intrinsic
 
     def _address(context, builder, array_type, array, index):
+        if not isinstance(array_type, types.Array):  # a table of ippath.handles
+            table = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
+            base = builder.inttoptr(table.data, ir.IntType(8).as_pointer())
+            return builder.gep(base, [index])
         struct = context.make_array(array_type)(context, builder, array)
         return builder.gep(struct.data, [index])
 

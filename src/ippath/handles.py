@@ -1,0 +1,285 @@
+"""How compiled code sees `Tables` and `State`: one machine word each.
+
+Numba passes a named tuple of arrays by value, nine words an array, and counts references to each;
+for the whole packet path that costs minutes of compile time.  Here a handle is the address of a
+plain list of (data address, rows) pairs, and a table taken from it is those two words: no reference
+counts, nothing to unpack.  The source of the stages does not change: `h.fib4.route[r, ROUTE_TYPE]`.
+
+Python keeps the arrays alive (`Handle.owner`).  In the checked build every index is verified.
+Uncompiled, a handle is the named tuple itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ippath import tables as T
+from ippath.jit import CHECKED, COMPILED
+
+# columns of each field; 0: one-dimensional
+_FIB = {
+    "table": T.TABLE_COLUMNS, "start_hi": 0, "start_lo": 0, "leaf": 0, "top": 0,
+    "node": T.NODE_COLUMNS, "route": T.ROUTE_COLUMNS, "nexthop": T.NH_COLUMNS,
+    "rule": T.RULE_COLUMNS, "local_key": 0,
+}  # fmt: skip
+_TABLES: dict[str, Any] = {
+    "conf": 0, "device": T.DEV_COLUMNS, "vlan": T.VLAN_COLUMNS, "address": T.ADDR_COLUMNS,
+    "group": T.GROUP_COLUMNS, "fib4": _FIB, "fib6": _FIB, "socket": T.SOCK_COLUMNS, "port": 0,
+    "neighbour": T.NEIGH_COLUMNS,
+}  # fmt: skip
+_STATE: dict[str, Any] = {
+    "counters": 0, "verdicts": 0, "reasons": 0, "devstat": T.DEVSTAT_COLUMNS,
+    "sockq": T.SOCKQ_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0, "skb": 0, "hint": 0,
+    "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "scratch": "bytes", "out": T.OUT_COLUMNS,
+    "out_data": "bytes",
+}  # fmt: skip
+
+
+def _words(layout: dict[str, Any]) -> int:
+    return sum(_words(v) if isinstance(v, dict) else 2 for v in layout.values())
+
+
+class Handle:
+    """Addresses of the arrays of a Tables or State; `value` is what a compiled entry takes."""
+
+    def __init__(self, owner: Any, layout: dict[str, Any]):
+        self.owner = owner
+        self.words = np.zeros(_words(layout), np.int64)
+        self._fill(owner, layout, 0)
+        self.value = self.words.ctypes.data if COMPILED else owner
+
+    def _fill(self, owner: Any, layout: dict[str, Any], at: int) -> int:
+        for name, columns in layout.items():
+            array = getattr(owner, name)
+            if isinstance(columns, dict):
+                at = self._fill(array, columns, at)
+                continue
+            wanted = np.uint8 if columns == "bytes" else np.int64
+            shape = array.shape[1:] == ((columns,) if isinstance(columns, int) and columns else ())
+            if array.dtype != wanted or not array.flags.c_contiguous or not shape:
+                raise TypeError(f"{name} is {array.dtype}{array.shape}, expected {columns} columns")
+            self.words[at], self.words[at + 1] = array.ctypes.data, array.shape[0]
+            at += 2
+        return at
+
+
+def tables_handle(tables: T.Tables) -> Handle:
+    """A handle on one version of the tables."""
+    return Handle(tables, _TABLES)
+
+
+def state_handle(state: T.State) -> Handle:
+    """A handle on the state that packets change."""
+    return Handle(state, _STATE)
+
+
+if not COMPILED:
+
+    def open_tables(value: Any) -> Any:
+        """The Tables behind a handle's value."""
+        return value
+
+    def open_state(value: Any) -> Any:
+        """The State behind a handle's value."""
+        return value
+
+    def open_bytes(array: Any) -> Any:
+        """A byte arena in the form that all stages share."""
+        return array
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.core.imputils import lower_builtin
+    from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+    from numba.core.typing.templates import ConcreteTemplate  # noqa: F401
+    from numba.extending import (
+        infer_getattr, intrinsic, lower_getattr_generic, models, overload, overload_attribute,
+        register_model,
+    )  # fmt: skip
+    import operator
+
+    _i64 = ir.IntType(64)
+
+    class TableType(types.Type):
+        """A table: data address and rows; the number of columns is part of the type."""
+
+        def __init__(self, columns: int, bits: int = 64):
+            self.columns, self.bits = columns, bits
+            super().__init__(name=f"Table({columns},{bits})")
+
+    class HandleType(types.Type):
+        """The address of (data address, rows) pairs laid out as `layout`."""
+
+        def __init__(self, name: str, layout: dict[str, Any]):
+            self.layout = layout
+            super().__init__(name=name)
+
+    @register_model(TableType)
+    class _TableModel(models.StructModel):
+        def __init__(self, manager, table):
+            super().__init__(manager, table, [("data", types.intp), ("rows", types.intp)])
+
+    @register_model(HandleType)
+    class _HandleModel(models.PrimitiveModel):
+        def __init__(self, manager, handle):
+            super().__init__(manager, handle, _i64)
+
+    _fib_type = HandleType("FibHandle", _FIB)
+    _tables_type = HandleType("TablesHandle", _TABLES)
+    _state_type = HandleType("StateHandle", _STATE)
+    _bytes_type = TableType(0, 8)
+
+    def _field(layout: dict[str, Any], name: str) -> tuple[Any, int]:
+        """(Numba type, first word) of a field."""
+        at = 0
+        for key, columns in layout.items():
+            if key == name:
+                if isinstance(columns, dict):
+                    return _fib_type, at
+                return (_bytes_type if columns == "bytes" else TableType(columns)), at
+            at += _words(columns) if isinstance(columns, dict) else 2
+        raise AttributeError(name)
+
+    @infer_getattr
+    class _HandleAttributes(AttributeTemplate):
+        key = HandleType
+
+        def generic_resolve(self, handle, name):
+            if name in handle.layout:
+                return _field(handle.layout, name)[0]
+            return None
+
+    def _constant_load(builder, pointer):
+        """A load whose value never changes during a call: LLVM may move it out of loops."""
+        load = builder.load(pointer)
+        load.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return load
+
+    @lower_getattr_generic(HandleType)
+    def _handle_field(context, builder, handle, value, name):
+        field, at = _field(handle.layout, name)
+        address = builder.add(value, ir.Constant(_i64, 8 * at))
+        if isinstance(field, HandleType):
+            return address
+        table = cgutils.create_struct_proxy(field)(context, builder)
+        words = builder.inttoptr(address, _i64.as_pointer())
+        table.data = _constant_load(builder, words)
+        table.rows = _constant_load(builder, builder.gep(words, [ir.Constant(_i64, 1)]))
+        return table._getvalue()
+
+    def _verify(context, builder, index, rows):
+        if not CHECKED:
+            return
+        outside = builder.icmp_unsigned(">=", index, rows)
+        with builder.if_then(outside, likely=False):
+            context.call_conv.return_user_exc(builder, IndexError, ("table index out of range",))
+
+    def _element(context, builder, table_type, value, indices):
+        table = cgutils.create_struct_proxy(table_type)(context, builder, value=value)
+        element = ir.IntType(table_type.bits)
+        base = builder.inttoptr(table.data, element.as_pointer())
+        _verify(context, builder, indices[0], table.rows)
+        at = indices[0]
+        if table_type.columns:
+            at = builder.mul(at, ir.Constant(_i64, table_type.columns))
+            if len(indices) == 2:
+                _verify(context, builder, indices[1], ir.Constant(_i64, table_type.columns))
+                at = builder.add(at, indices[1])
+        return builder.gep(base, [at])
+
+    def _as_index(context, builder, typ, value):
+        return context.cast(builder, value, typ, types.int64)
+
+    @infer_global(operator.getitem)
+    class _GetItem(AbstractTemplate):
+        def generic(self, args, kws):
+            if not isinstance(args[0], TableType):
+                return None
+            table, index = args
+            if isinstance(index, types.Integer):
+                return signature(TableType(0) if table.columns else types.int64, table, types.int64)
+            if isinstance(index, types.BaseTuple) and len(index) == 2 and table.columns:
+                return signature(types.int64, table, types.UniTuple(types.int64, 2))
+            return None
+
+    @infer_global(operator.setitem)
+    class _SetItem(AbstractTemplate):
+        def generic(self, args, kws):
+            if not isinstance(args[0], TableType):
+                return None
+            table, index, _ = args
+            if isinstance(index, types.Integer) and not table.columns:
+                return signature(types.none, table, types.int64, types.int64)
+            if isinstance(index, types.BaseTuple) and len(index) == 2 and table.columns:
+                return signature(types.none, table, types.UniTuple(types.int64, 2), types.int64)
+            return None
+
+    @lower_builtin(operator.getitem, TableType, types.Integer)
+    def _get_one(context, builder, sig, args):
+        table = sig.args[0]
+        pointer = _element(context, builder, table, args[0], [args[1]])
+        if not table.columns:
+            return builder.load(pointer)
+        row = cgutils.create_struct_proxy(TableType(0))(context, builder)
+        row.data = builder.ptrtoint(pointer, _i64)
+        row.rows = ir.Constant(_i64, table.columns)
+        return row._getvalue()
+
+    @lower_builtin(operator.getitem, TableType, types.UniTuple)
+    def _get_two(context, builder, sig, args):
+        indices = cgutils.unpack_tuple(builder, args[1])
+        return builder.load(_element(context, builder, sig.args[0], args[0], indices))
+
+    @lower_builtin(operator.setitem, TableType, types.Integer, types.Integer)
+    def _set_one(context, builder, sig, args):
+        builder.store(args[2], _element(context, builder, sig.args[0], args[0], [args[1]]))
+
+    @lower_builtin(operator.setitem, TableType, types.UniTuple, types.Integer)
+    def _set_two(context, builder, sig, args):
+        indices = cgutils.unpack_tuple(builder, args[1])
+        builder.store(args[2], _element(context, builder, sig.args[0], args[0], indices))
+
+    @intrinsic
+    def _rows(typing, table):
+        def codegen(context, builder, sig, args):
+            return cgutils.create_struct_proxy(sig.args[0])(context, builder, value=args[0]).rows
+
+        return types.int64(table), codegen
+
+    @overload_attribute(TableType, "shape")
+    def _shape(table):
+        return lambda table: (_rows(table),)
+
+    @overload(len)
+    def _len(table):
+        if isinstance(table, TableType):
+            return lambda table: _rows(table)
+        return None
+
+    def _opener(handle_type: HandleType):
+        @intrinsic
+        def opener(typing, address):
+            def codegen(context, builder, sig, args):
+                return args[0]
+
+            return handle_type(types.int64), codegen
+
+        return opener
+
+    open_tables = _opener(_tables_type)
+    open_state = _opener(_state_type)
+
+    @intrinsic
+    def open_bytes(typing, array):
+        def codegen(context, builder, sig, args):
+            source = context.make_array(sig.args[0])(context, builder, args[0])
+            table = cgutils.create_struct_proxy(_bytes_type)(context, builder)
+            table.data = builder.ptrtoint(source.data, _i64)
+            table.rows = source.nitems
+            return table._getvalue()
+
+        return _bytes_type(array), codegen
