@@ -39,12 +39,16 @@ def is_noise(packet: bytes) -> bool:
 def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] = ()) -> bytes:
     """The packet with what is random made 0 and the IPv4 header checksum right again.
 
-    The identification of a packet that this host made is random, of a forwarded one it is not:
-    a packet counts as forwarded if a received one has the same addresses, protocol and
-    identification.  `ignore` names more: "timestamp option", "icmp timestamp".
-    A wrong header checksum stays wrong.
+    The identification (IPv4) and the flow label (IPv6) of a packet that this host made are random,
+    of a forwarded one they are not: a packet counts as forwarded if a received one has the same
+    addresses, protocol and identification or flow label.  `ignore` names more: "timestamp option",
+    "icmp timestamp".  A wrong header checksum stays wrong.
     """
     head, ip = split_frame(packet)
+    if len(ip) >= 40 and ip[0] >> 4 == 6:
+        if _flow(ip) in {_flow(split_frame(other)[1]) for other in received}:
+            return packet
+        return head + bytes([ip[0], ip[1] & 0xF0, 0, 0]) + ip[4:]
     if len(ip) < 20 or ip[0] >> 4 != 4:
         return packet
     size = (ip[0] & 15) * 4
@@ -64,7 +68,9 @@ def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] 
 
 
 def _flow(ip: bytes) -> bytes:
-    """Identification, protocol and addresses of an IPv4 packet."""
+    """What tells packets apart: identification or flow label, protocol, addresses."""
+    if len(ip) >= 40 and ip[0] >> 4 == 6:
+        return ip[1:4] + ip[6:7] + ip[8:40]
     return ip[4:6] + ip[9:10] + ip[12:20] if len(ip) >= 20 and ip[0] >> 4 == 4 else b""
 
 

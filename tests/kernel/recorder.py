@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import itertools
 import json
 import os
 import platform
@@ -188,6 +189,7 @@ class _Session:
         self.listeners: list[socket.socket] = []
         self.joined: list[socket.socket] = []
         self.ip_lines: list[str] = []
+        self.received: list[bytes] = []
         self.napi = any(isinstance(s, Together) for s in scenario.steps)
 
     def run(self) -> dict[str, Any]:
@@ -242,13 +244,14 @@ class _Session:
             raise RecorderError(f"what is this line? {line}")
 
     def flush_ip(self) -> None:
-        if not self.ip_lines:
-            return
-        text = "\n".join(self.ip_lines) + "\n"
-        done = subprocess.run(["ip", "-batch", "-"], input=text, text=True, capture_output=True)
-        if done.returncode:
-            raise RecorderError(f"{done.stderr.strip()} in\n{text}")
-        self.ip_lines = []
+        """Run the `ip` lines gathered so far, in order; `-6` lines need a run of their own."""
+        lines, self.ip_lines = self.ip_lines, []
+        for six, group in itertools.groupby(lines, lambda line: line.startswith("-6 ")):
+            text = "".join(line.removeprefix("-6 ") + "\n" for line in group)
+            command = ["ip", *(["-6"] if six else []), "-batch", "-"]
+            done = subprocess.run(command, input=text, text=True, capture_output=True)
+            if done.returncode:
+                raise RecorderError(f"{done.stderr.strip()} in\n{text}")
 
     def make_device(self, words: list[str]) -> None:
         self.flush_ip()
@@ -364,9 +367,10 @@ class _Session:
         self.last_counters = now
         if any(is_noise(p) for packets_out in outputs.values() for p in packets_out):
             raise Retry("the namespace spoke unasked")
+        self.received += packets.values()
         result: dict[str, Any] = {"in": {device: [p.hex() for p in packets.values()]}}
         result["out"] = {
-            name: [normalise(p, packets.values(), self.scenario.ignore).hex() for p in sent]
+            name: [normalise(p, self.received, self.scenario.ignore).hex() for p in sent]
             for name, sent in outputs.items()
             if sent
         }

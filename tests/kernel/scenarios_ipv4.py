@@ -346,7 +346,6 @@ scenario(
 
 # options
 
-_R = ("10.0.0.2", "10.1.0.2")
 scenario(
     "options forwarded",
     "ipv4",
