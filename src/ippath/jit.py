@@ -82,16 +82,23 @@ if COMPILED:
         pass
     from numba import njit
 
+    from ippath import jit_link
+
+    _KERNEL: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    _ENTRY: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True}
+    if jit_link.available():
+        _KERNEL["pipeline_class"] = jit_link.KernelCompiler
+        _ENTRY["pipeline_class"] = jit_link.EntryCompiler
     _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": CHECKED}
 
     def kernel(function: F) -> F:
         """A path helper: compiled into every entry that calls it."""
         # no wrapper for calls from Python: it would be compiled for every helper and never used
-        return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+        return jit_link.compile_once(njit(**_KERNEL, **_OPTIONS)(function))
 
     def entry(function: F) -> F:
         """A function that Python calls with a whole batch: compiled once, kept on disk."""
-        compiled = njit(cache=True, **_OPTIONS)(function)
+        compiled = njit(**_ENTRY, **_OPTIONS)(function)
         entries.append(compiled)
         return compiled
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ippath.jit import kernel
+from ippath.jit import COMPILED
 
 TRACE_ROWS, TRACE_VALUES = 512, 6
 
@@ -35,20 +35,49 @@ def _step(name: str, stage: str, function: str, text: str, sysctl: str = "") -> 
     return len(STEPS) - 1
 
 
-@kernel
-def note(trace, step, a=0, b=0, c=0, d=0, e=0, f=0):
-    """Add a row to the trace; nothing at all when `trace` is None."""
-    if trace is not None:
+if COMPILED:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def note(typing, trace, step, *values):
+        """Add a row to the trace; no code at all when `trace` is None."""
+        signature = types.void(trace, step, types.StarArgTuple(values))
+
+        def codegen(context, builder, sig, args):
+            if not isinstance(sig.args[0], types.Array):
+                return context.get_dummy_value()
+            array = context.make_array(sig.args[0])(context, builder, args[0])
+            i64 = ir.IntType(64)
+            row = builder.add(builder.load(array.data), ir.Constant(i64, 1))
+            with builder.if_then(builder.icmp_signed("<", row, ir.Constant(i64, TRACE_ROWS))):
+                builder.store(row, array.data)
+                first = builder.mul(row, ir.Constant(i64, 1 + TRACE_VALUES))
+                given = [(sig.args[1], args[1])]
+                unpacked = cgutils.unpack_tuple(builder, args[2]) if len(sig.args[2]) else []
+                given += list(zip(sig.args[2], unpacked))
+                for k, (kind, value) in enumerate(given):
+                    word = context.cast(builder, value, kind, types.int64)
+                    at = builder.add(first, ir.Constant(i64, k))
+                    builder.store(word, builder.gep(array.data, [at]))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+else:
+
+    def note(trace, step, *values):
+        """Add a row to the trace; nothing at all when `trace` is None."""
+        if trace is None:
+            return
         row = trace[0, 0] + 1
-        if row < trace.shape[0]:
+        if row < TRACE_ROWS:
             trace[0, 0] = row
             trace[row, 0] = step
-            trace[row, 1] = a
-            trace[row, 2] = b
-            trace[row, 3] = c
-            trace[row, 4] = d
-            trace[row, 5] = e
-            trace[row, 6] = f
+            for k, value in enumerate(values):
+                trace[row, k + 1] = value
 
 
 def new_trace() -> np.ndarray:

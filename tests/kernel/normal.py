@@ -39,8 +39,8 @@ def is_noise(packet: bytes) -> bool:
 def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] = ()) -> bytes:
     """The packet with what is random made 0 and the IPv4 header checksum right again.
 
-    The identification (IPv4) and the flow label (IPv6) of a packet that this host made are random,
-    of a forwarded one they are not: a packet counts as forwarded if a received one has the same
+    The identification and the flow label of a packet that this host made are random, of a
+    forwarded one they are not: a packet counts as forwarded if a received one has the same
     addresses, protocol and identification or flow label.  `ignore` names more: "timestamp option",
     "icmp timestamp".  A wrong header checksum stays wrong.
     """
@@ -48,7 +48,11 @@ def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] 
     if len(ip) >= 40 and ip[0] >> 4 == 6:
         if _flow(ip) in {_flow(split_frame(other)[1]) for other in received}:
             return packet
-        return head + bytes([ip[0], ip[1] & 0xF0, 0, 0]) + ip[4:]
+        fixed = bytearray(ip)
+        fixed[1:4] = bytes([ip[1] & 0xF0, 0, 0])
+        if ip[6] == 44 and len(ip) >= 48:  # a fragment header first: its identification
+            fixed[44:48] = bytes(4)
+        return head + bytes(fixed)
     if len(ip) < 20 or ip[0] >> 4 != 4:
         return packet
     size = (ip[0] & 15) * 4
@@ -128,7 +132,12 @@ def _upper(protocol: int, data: bytes) -> str:
         name = "ICMP" if protocol == 1 else "ICMPv6"
         rest = int.from_bytes(data[4:8], "big")
         text = f"{name} {data[0]}/{data[1]} rest {rest:#x} body {len(data) - 8}"
-        if protocol == 1 and data[0] in (3, 4, 5, 11, 12) or protocol == 58 and data[0] in (1, 2, 3, 4):
+        if (
+            protocol == 1
+            and data[0] in (3, 4, 5, 11, 12)
+            or protocol == 58
+            and data[0] in (1, 2, 3, 4)
+        ):
             text += f" [{words(data[8:])}]"
         return text
     return f"protocol {protocol} data {len(data)}"

@@ -106,7 +106,10 @@ scenario(
     "directed broadcast forwarded in a broadcast frame",
     "ethernet",
     ethernet("net.ipv4.conf.all.bc_forwarding = 1", "net.ipv4.conf.r0.bc_forwarding = 1"),
-    {"unicast frame": eth(ip4("10.0.0.2", "10.1.0.255")), "broadcast frame": eth(ip4("10.0.0.2", "10.1.0.255"), BROADCAST)},
+    {
+        "unicast frame": eth(ip4("10.0.0.2", "10.1.0.255")),
+        "broadcast frame": eth(ip4("10.0.0.2", "10.1.0.255"), BROADCAST),
+    },
 )
 scenario(
     "redirects on Ethernet",
@@ -179,7 +182,9 @@ scenario(
         "first": eth(ip4("10.0.0.2", "10.1.0.99", ident=1)),
         "second": eth(ip4("10.0.0.2", "10.1.0.99", ident=2)),
     },
-    Inject("r1", {"reply": _arp(2, "10.1.0.99", "02:00:00:00:01:99", "10.1.0.1", "02:00:00:00:01:01")}),
+    Inject(
+        "r1", {"reply": _arp(2, "10.1.0.99", "02:00:00:00:01:99", "10.1.0.1", "02:00:00:00:01:01")}
+    ),
     {"third": eth(ip4("10.0.0.2", "10.1.0.99", ident=3))},
 )
 scenario(
@@ -205,13 +210,17 @@ scenario(
     Burst("r0", {f"{k}": eth(ip4(*HERE, echo(seq=k))) for k in range(12)}),
     Burst("r0", {f"v6 {k}": eth(ip6(*HERE6, echo6(seq=k))) for k in range(12)}),
 )
-_SOLICIT_US = icmp6(135, 0, 0, bytes.fromhex("20010db8000000000000000000000001") + bytes.fromhex("0101020000000002"))
+_SOLICIT_US = icmp6(
+    135, 0, 0, bytes.fromhex("20010db8000000000000000000000001") + bytes.fromhex("0101020000000002")
+)
 scenario(
     "neighbour solicitation for us",
     "ethernet",
     ethernet(),
     {
-        "multicast": eth(ip6("2001:db8:0::2", "ff02::1:ff00:1", _SOLICIT_US, hops=255), "33:33:ff:00:00:01"),
+        "multicast": eth(
+            ip6("2001:db8:0::2", "ff02::1:ff00:1", _SOLICIT_US, hops=255), "33:33:ff:00:00:01"
+        ),
         "unicast": eth(ip6(*HERE6, _SOLICIT_US, hops=255)),
         "hop limit 64": eth(ip6(*HERE6, _SOLICIT_US, hops=64)),
     },

@@ -33,7 +33,9 @@ scenario(
         "ihl 4": ip4(*THERE, ihl=4),
         "ihl 0": ip4(*THERE, ihl=0),
         "ihl 15 beyond the packet": ip4(*THERE, ihl=15),
-        "ihl 15 inside the packet, sum wrong": ip4(*THERE, udp(payload=data(100)), ihl=15, damage=1),
+        "ihl 15 inside the packet, sum wrong": ip4(
+            *THERE, udp(payload=data(100)), ihl=15, damage=1
+        ),
         "bad checksum": ip4(*THERE, damage=1),
         "checksum 0": ip4(*THERE, check=0),
         "checksum ffff": ip4(*THERE, check=0xFFFF),
@@ -84,7 +86,10 @@ scenario(
     "checksum update at the carry",
     "ipv4",
     router(),
-    {f"identification {k:#x}": ip4(*THERE, ident=k) for k in (0x63B0, 0x63B1, 0x64B0, 0x64B1, 0x65B2)},
+    {
+        f"identification {k:#x}": ip4(*THERE, ident=k)
+        for k in (0x63B0, 0x63B1, 0x64B0, 0x64B1, 0x65B2)
+    },
 )
 scenario(
     "ECN counters",
@@ -227,7 +232,9 @@ scenario(
         "protocol 200": ip4("10.0.0.4", "10.0.0.1", data(20), proto=200),
         "protocol 0": ip4("10.0.0.5", "10.0.0.1", data(20), proto=0),
         "empty payload of 200": ip4("10.0.0.6", "10.0.0.1", b"", proto=200),
-        "closed port with options": ip4("10.0.0.7", "10.0.0.1", udp(dport=9), options=record_route(3)),
+        "closed port with options": ip4(
+            "10.0.0.7", "10.0.0.1", udp(dport=9), options=record_route(3)
+        ),
         "port 0": ip4("10.0.0.8", "10.0.0.1", udp(sport=0, dport=2000)),
         "destination port 0": ip4("10.0.0.9", "10.0.0.1", udp(dport=0)),
         "empty datagram": ip4(*HERE, udp(payload=b"")),
@@ -268,7 +275,10 @@ scenario(
     "echo of more than the MTU",
     "ipv4",
     router("ip link set r0 mtu 1000"),
-    {"1200 bytes": ip4(*HERE, echo(body=data(1200))), "1200, DF": ip4(*HERE, echo(body=data(1200)), df=True)},
+    {
+        "1200 bytes": ip4(*HERE, echo(body=data(1200))),
+        "1200, DF": ip4(*HERE, echo(body=data(1200)), df=True),
+    },
 )
 scenario(
     "echo from the broadcast side",
@@ -325,12 +335,16 @@ scenario(
         "source quench, socket": ip4(
             *HERE, icmp(4, 0, 0, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))
         ),
-        "quoting protocol 200": ip4(*HERE, icmp(3, 2, 0, ip4("10.0.0.1", "10.0.0.2", data(8), proto=200))),
+        "quoting protocol 200": ip4(
+            *HERE, icmp(3, 2, 0, ip4("10.0.0.1", "10.0.0.2", data(8), proto=200))
+        ),
         "quoting an echo": ip4(*HERE, icmp(3, 1, 0, ip4("10.0.0.1", "10.0.0.2", echo()))),
         "unreachable to broadcast": ip4(
             "10.0.0.2", "10.0.0.255", icmp(3, 3, 0, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))
         ),
-        "parameter problem": ip4(*HERE, icmp(12, 0, 20 << 24, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))),
+        "parameter problem": ip4(
+            *HERE, icmp(12, 0, 20 << 24, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))
+        ),
     },
 )
 scenario(
@@ -352,7 +366,9 @@ scenario(
     router(),
     {
         "record route": ip4(*THERE, options=record_route(2)),
-        "record route, one used": ip4(*THERE, options=bytes([7, 11, 8]) + address("1.2.3.4") + bytes(4)),
+        "record route, one used": ip4(
+            *THERE, options=bytes([7, 11, 8]) + address("1.2.3.4") + bytes(4)
+        ),
         "record route full": ip4(*THERE, options=record_route(2, pointer=12)),
         "record route, far pointer": ip4(*THERE, options=record_route(2, pointer=40)),
         "record route without room": ip4(*THERE, options=record_route(0)),
@@ -371,7 +387,9 @@ scenario(
             *THERE, options=timestamp(3, address("10.9.9.9") + bytes(4))
         ),
         "timestamp full": ip4(*THERE, options=timestamp(0, bytes(4), pointer=9)),
-        "timestamp full, overflow 14": ip4(*THERE, options=timestamp(0, bytes(4), pointer=9, overflow=14)),
+        "timestamp full, overflow 14": ip4(
+            *THERE, options=timestamp(0, bytes(4), pointer=9, overflow=14)
+        ),
         "timestamp prespecified, full": ip4(*THERE, options=timestamp(3, bytes(8), pointer=13)),
         "timestamp type 2": ip4(*THERE, options=timestamp(2, bytes(8))),
         "timestamp type 7": ip4(*THERE, options=timestamp(7, bytes(8))),
@@ -441,9 +459,13 @@ scenario(
         "strict to us": ip4(*HERE, options=source_route(137, ("10.1.0.2",))),
         "loose through us": ip4(*THERE, options=source_route(131, ("10.1.0.3",))),
         "used up": ip4(*HERE, options=source_route(131, ("10.1.0.2",), pointer=8)),
-        "pointer 3": ip4("10.0.0.3", "10.0.0.1", options=source_route(131, ("10.1.0.2",), pointer=3)),
+        "pointer 3": ip4(
+            "10.0.0.3", "10.0.0.1", options=source_route(131, ("10.1.0.2",), pointer=3)
+        ),
         "two of them": ip4(
-            "10.0.0.4", "10.0.0.1", options=source_route(131, ("10.1.0.2",)) + source_route(137, ("10.1.0.2",))
+            "10.0.0.4",
+            "10.0.0.1",
+            options=source_route(131, ("10.1.0.2",)) + source_route(137, ("10.1.0.2",)),
         ),
     },
 )
@@ -520,7 +542,10 @@ scenario(
 scenario(
     "route MTU",
     "ipv4",
-    router("ip route add 88.0.0.0/8 via 10.1.0.2 mtu 1200", "ip route add 89.0.0.0/8 via 10.1.0.2 mtu lock 700"),
+    router(
+        "ip route add 88.0.0.0/8 via 10.1.0.2 mtu 1200",
+        "ip route add 89.0.0.0/8 via 10.1.0.2 mtu lock 700",
+    ),
     {
         "unlocked": ip4("10.0.0.2", "88.0.0.1", _BIG),
         "unlocked, DF": ip4("10.0.0.2", "88.0.0.1", _BIG, df=True),

@@ -95,9 +95,7 @@ for _name, _lines in {
     ),
 }.items():
     scenario(f"addresses, {_name}", "martians", router(_LISTEN, *_JOIN, *_lines), _odd())
-scenario(
-    "addresses, not forwarding", "martians", router(_LISTEN, *_JOIN, forward=False), _odd()
-)
+scenario("addresses, not forwarding", "martians", router(_LISTEN, *_JOIN, forward=False), _odd())
 scenario(
     "addresses, not forwarding, rp_filter 1",
     "martians",
@@ -245,10 +243,13 @@ _TYPES = (
     "ip route add 87.0.0.0/8 via 99.9.9.9 dev r1 onlink",
 )
 _TO_TYPES = {
-    f"to {net}": ip4(f"10.0.0.{net}", f"{net}.0.0.1") for net in (99, 98, 97, 96, 95, 94, 93, 92, 91, 90, 89, 88, 87)
+    f"to {net}": ip4(f"10.0.0.{net}", f"{net}.0.0.1")
+    for net in (99, 98, 97, 96, 95, 94, 93, 92, 91, 90, 89, 88, 87)
 }
 scenario("route types", "routes", router(_LISTEN, *_TYPES), _TO_TYPES)
-scenario("route types, not forwarding", "routes", router(_LISTEN, *_TYPES, forward=False), _TO_TYPES)
+scenario(
+    "route types, not forwarding", "routes", router(_LISTEN, *_TYPES, forward=False), _TO_TYPES
+)
 scenario(
     "one rejected source",
     "routes",
@@ -277,7 +278,16 @@ scenario(
     {
         d: ip4(f"10.0.0.{k}", d)
         for k, d in enumerate(
-            ("70.0.0.1", "70.1.0.1", "70.1.2.1", "70.1.2.128", "70.1.2.129", "71.0.0.1", "200.0.0.1"), 20
+            (
+                "70.0.0.1",
+                "70.1.0.1",
+                "70.1.2.1",
+                "70.1.2.128",
+                "70.1.2.129",
+                "71.0.0.1",
+                "200.0.0.1",
+            ),
+            20,
         )
     },
 )
@@ -391,7 +401,9 @@ scenario(
     "routes",
     router("net.ipv4.conf.r0.forwarding = 0"),
     {"r0 to r1": ip4("10.0.0.2", "10.1.0.2"), "no route": ip4("10.0.0.2", "99.0.0.1")},
-    Inject("r1", {"r1 to r0": ip4("10.1.0.2", "10.0.0.2"), "no route": ip4("10.1.0.2", "99.0.0.1")}),
+    Inject(
+        "r1", {"r1 to r0": ip4("10.1.0.2", "10.0.0.2"), "no route": ip4("10.1.0.2", "99.0.0.1")}
+    ),
 )
 scenario(
     "multipath, one next hop dead",
@@ -422,7 +434,9 @@ _RULE_TABLES = (
 _BIG = data(1200)
 
 
-def _ask(src: str = "10.0.0.2", dst: str = "71.0.0.1", upper: object = None, **fields: int) -> bytes:
+def _ask(
+    src: str = "10.0.0.2", dst: str = "71.0.0.1", upper: object = None, **fields: int
+) -> bytes:
     """A packet that is fragmented if table 200 routed it."""
     return ip4(src, dst, upper or udp(payload=_BIG), **fields)  # type: ignore[arg-type]
 
@@ -449,7 +463,11 @@ scenario(
 scenario(
     "rule iif lo and oif",
     "rules",
-    router(*_RULE_TABLES, "ip rule add pref 600 iif lo lookup 200", "ip rule add pref 601 oif r1 lookup 200"),
+    router(
+        *_RULE_TABLES,
+        "ip rule add pref 600 iif lo lookup 200",
+        "ip rule add pref 601 oif r1 lookup 200",
+    ),
     {"forwarded": _ask(), "ICMP answer": _ask(ttl=1), "answer elsewhere": _ask("66.0.0.1", ttl=1)},
 )
 scenario(
@@ -494,7 +512,11 @@ scenario(
     "rule not",
     "rules",
     router(*_RULE_TABLES, "ip rule add pref 650 not from 10.0.0.0/24 blackhole"),
-    {"from here": _ask(), "from elsewhere": _ask("66.0.0.2"), "elsewhere, local": ip4("66.0.0.2", "10.0.0.1")},
+    {
+        "from here": _ask(),
+        "from elsewhere": _ask("66.0.0.2"),
+        "elsewhere, local": ip4("66.0.0.2", "10.0.0.1"),
+    },
 )
 scenario(
     "rule actions",
@@ -639,7 +661,9 @@ _STRICT = "net.ipv4.conf.all.rp_filter = 1"
 
 
 def _row(sources: tuple[str, ...], dst: str = "10.1.0.2", **fields: int) -> dict[str, bytes]:
-    return {f"{k} from {src}": ip4(src, dst, ident=k + 1, **fields) for k, src in enumerate(sources)}
+    return {
+        f"{k} from {src}": ip4(src, dst, ident=k + 1, **fields) for k, src in enumerate(sources)
+    }
 
 
 scenario(
@@ -770,7 +794,9 @@ scenario(
         "r0",
         {
             f"{k} {dst}": ip4(_GOOD, dst, ident=k + 1)
-            for k, dst in enumerate(("239.9.9.9", "239.9.9.9", "239.1.1.1", "239.9.9.9", "239.1.1.1"))
+            for k, dst in enumerate(
+                ("239.9.9.9", "239.9.9.9", "239.1.1.1", "239.9.9.9", "239.1.1.1")
+            )
         },
     ),
 )

@@ -108,7 +108,10 @@ for _name, _lines in {
     "two wildcards": ("listen udp 0.0.0.0:2000", "listen udp 0.0.0.0:2000"),
     "device-bound and not": ("listen udp 0.0.0.0:2000 dev r0", "listen udp 0.0.0.0:2000"),
     "bound to the other device": ("listen udp 0.0.0.0:2000 dev r1",),
-    "device-bound wildcard and exact": ("listen udp 0.0.0.0:2000 dev r0", "listen udp 10.0.0.1:2000"),
+    "device-bound wildcard and exact": (
+        "listen udp 0.0.0.0:2000 dev r0",
+        "listen udp 10.0.0.1:2000",
+    ),
     "connected and not": (
         "listen udp 0.0.0.0:2000",
         "listen udp 10.0.0.1:2000 peer 10.0.0.2:1000",
@@ -163,7 +166,13 @@ scenario(
     "udp",
     router("listen udp 0.0.0.0:2000 dev r0", "listen udp 0.0.0.0:2000 dev r1"),
     Inject("r0", {"by r0": ip4(*HERE)}),
-    Inject("r1", {"by r1": ip4("10.1.0.2", "10.1.0.1"), "by r1 to r0's address": ip4("10.1.0.2", "10.0.0.1")}),
+    Inject(
+        "r1",
+        {
+            "by r1": ip4("10.1.0.2", "10.1.0.1"),
+            "by r1 to r0's address": ip4("10.1.0.2", "10.0.0.1"),
+        },
+    ),
 )
 scenario(
     "UDP-Lite",

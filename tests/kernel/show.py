@@ -14,7 +14,9 @@ def show(name: str, answer: dict[str, Any]) -> str:
     """One scenario's answer as text."""
     lines = [f"== {name}"]
     for step in answer["steps"]:
-        label = next(f"{kind} {step[kind]}" for kind in ("packet", "burst", "list", "wait") if kind in step)
+        label = next(
+            f"{kind} {step[kind]}" for kind in ("packet", "burst", "list", "wait") if kind in step
+        )
         lines.append(f" {label}")
         packets = [bytes.fromhex(text) for sent in step["in"].values() for text in sent]
         lines += [f"    in   {words(packet)}" for packet in packets[:2]]

@@ -1,0 +1,118 @@
+"""Compile helpers as parts of the entry that calls them, not as programs of their own.
+
+Numba optimises and emits machine code for every compiled function together with all that it calls,
+so a packet path of 200 helpers is optimised again and again: minutes.  Here a helper's library
+keeps its own LLVM module only, without optimising it or turning it into machine code; the entry
+links all parts once, optimises once, emits once.
+
+This rests on two things of Numba's: `pipeline_class`, and the life cycle of `JITCodeLibrary`.
+`available()` says whether this Numba has them; where it has not, helpers compile the slow way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import codegen, compiler, types
+
+_NEEDED = (
+    "_linking_libraries", "_finalize_dynamic_globals", "_get_module_for_linking", "_final_module",
+)  # fmt: skip
+
+
+class _NoEnvironment:
+    """Stands in for the code generator where a part would register its Python environment."""
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Parts run only inside an entry, which registers its own."""
+
+
+class PartLibrary(codegen.JITCodeLibrary):
+    """One helper: its own module, and the parts that it calls."""
+
+    codegen = property(lambda self: _NoEnvironment())  # type: ignore[assignment]
+
+    def finalize(self) -> None:
+        """Neither link, nor optimise, nor emit: the entry does it for all parts at once."""
+        self._raise_if_finalized()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """A part has no machine code of its own; nobody may call it from Python."""
+        return 1
+
+
+def _callees_last(libraries: list[Any]) -> list[Any]:
+    """All libraries below these, each once, every caller before what it calls.
+
+    The order matters: LLVM links a helper only if something linked before refers to it.
+    """
+    seen: set[int] = set()
+    order: list[Any] = []
+
+    def visit(library: Any) -> None:
+        if id(library) in seen:
+            return
+        seen.add(id(library))
+        if isinstance(library, PartLibrary):
+            for callee in library._linking_libraries:
+                visit(callee)
+        order.append(library)
+
+    for library in libraries:
+        visit(library)
+    return order[::-1]
+
+
+class EntryLibrary(codegen.JITCodeLibrary):
+    """An entry: links the parts of everything below it before it is optimised and emitted."""
+
+    def finalize(self) -> None:
+        """Gather the parts, then go Numba's usual way."""
+        self._linking_libraries = _callees_last(self._linking_libraries)
+        super().finalize()
+
+
+def _with_library(library_class: type) -> type:
+    class PathCompiler(compiler.Compiler):
+        """Numba's compiler, with a library of our own."""
+
+        def define_pipelines(self) -> Any:
+            if self.state.library is None:
+                generator = self.state.targetctx.codegen()
+                library = library_class(generator, self.state.func_id.func_qualname)
+                library.enable_object_caching()
+                self.state.library = library
+            return super().define_pipelines()
+
+    return PathCompiler
+
+
+def available() -> bool:
+    """Does the installed Numba have what this module rests on?"""
+    names = set(dir(codegen.JITCodeLibrary)) | {"_linking_libraries", "_final_module"}
+    return all(name in names for name in _NEEDED) and hasattr(compiler.Compiler, "define_pipelines")
+
+
+KernelCompiler = _with_library(PartLibrary)
+EntryCompiler = _with_library(EntryLibrary)
+
+
+def _widened(kind: Any) -> Any:
+    """The one type in which helpers take this argument: every number is an int64."""
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, (types.Integer, types.Boolean)) else kind
+
+
+def compile_once(dispatcher: Any) -> Any:
+    """Make a helper compile once, not for each mix of literals, bools and narrow integers."""
+    resolve = dispatcher.get_call_template
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        return resolve(
+            tuple(_widened(a) for a in args), {name: _widened(k) for name, k in kws.items()}
+        )
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher

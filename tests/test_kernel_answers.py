@@ -1,0 +1,140 @@
+"""ippath against what a running Linux kernel answered.
+
+Each scenario (tests/kernel/scenarios*.py) was recorded once (tests/kernel/recordings); here its
+packets go through ippath and everything that can be seen must be the same: packets out, byte for
+byte and in order, datagrams by socket, counters, drop reasons.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from tests.kernel import recorder
+from tests.kernel.normal import normalise, words
+from tests.kernel.packets import checksum, eth, ip4, ip6, record_route, udp
+from tests.kernel.record import RECORDINGS, load
+from tests.kernel.scenarios import Together, all_scenarios
+
+SCENARIOS = {s.name: s for s in all_scenarios()}
+RECORDED = load()
+
+# What ippath does not do like the kernel, and why.  A scenario that agrees again must leave.
+KNOWN_DIFFERENCES: dict[str, str] = {}
+# Scenarios with packets that ippath judges `unsupported`; those packets are not compared.
+MAY_BE_UNSUPPORTED: set[str] = set()
+
+# recorded anew where the kernel can be asked: a few of each subject
+LIVE_SAMPLE = (
+    "forward",
+    "TTL expiry",
+    "options forwarded",
+    "addresses, rp_filter 1",
+    "asymmetric routes, rp_filter 2",
+    "local and main merged",
+    "rule ipproto and ports",
+    "list: good first",
+    "list: bad first",
+    "frames to broadcast MAC",
+    "v6 hop-by-hop options",
+    "UDP checksum",
+)
+
+
+def _module_exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_same_as_the_kernel(name: str) -> None:
+    if not all(map(_module_exists, ("ippath.netns", "ippath.config.host_file"))):
+        pytest.skip("the packet path is not there yet")
+    from tests.kernel.compare import Replay
+
+    replay = Replay(SCENARIOS[name])
+    differences = replay.differences(RECORDED[name]["steps"])
+    if name in KNOWN_DIFFERENCES:
+        assert differences, f"{name} agrees with the kernel again: take it off KNOWN_DIFFERENCES"
+        pytest.xfail(KNOWN_DIFFERENCES[name])
+    assert not differences, "\n" + SCENARIOS[name].host + "\n" + "\n".join(differences)
+    if name not in MAY_BE_UNSUPPORTED:
+        assert not replay.skipped, "ippath judged unsupported: " + "; ".join(replay.skipped)
+
+
+def test_every_scenario_is_recorded_as_it_is() -> None:
+    """Hosts and packets of the table are those that the kernel was asked about."""
+    assert list(SCENARIOS) and set(SCENARIOS) == set(RECORDED)
+    stale = []
+    for name, scenario in SCENARIOS.items():
+        asked = [p for s in RECORDED[name]["steps"] for sent in s["in"].values() for p in sent]
+        table = [p.hex() for s in scenario.steps for p in getattr(s, "packets", {}).values()]
+        if asked != table or RECORDED[name]["host"] != scenario.host.splitlines():
+            stale.append(name)
+    assert not stale, "record again: python -m tests.kernel.record --only …"
+
+
+def test_recordings_name_their_kernel() -> None:
+    versions = {f.name: json.loads(f.read_text())["kernel"] for f in RECORDINGS.glob("*.json")}
+    assert len(set(versions.values())) == 1 and all(v.startswith("6.18") for v in versions.values())
+
+
+def test_lists_were_lists() -> None:
+    """A source that fails alone was forwarded behind a good one: only the hint does that."""
+    alone = RECORDED["list: one by one for comparison"]["steps"]
+    assert sum(step["counters"].get("IpForwDatagrams", 0) for step in alone) == 2
+    (together,) = RECORDED["list: good first"]["steps"]
+    assert together["counters"]["IpForwDatagrams"] == 8
+    (after_bad,) = RECORDED["list: bad first"]["steps"]
+    assert after_bad["counters"]["TcpExtIPReversePathFilter"] == 1
+    for scenario in SCENARIOS.values():
+        for step in scenario.steps:
+            assert not isinstance(step, Together) or len(step.packets) <= 8, scenario.name
+
+
+@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
+def test_the_running_kernel_still_says_so() -> None:
+    if not recorder.kernel_version().startswith("6.18"):
+        pytest.skip(f"recorded on 6.18, this is {recorder.kernel_version()}")
+    try:
+        answers = recorder.record([SCENARIOS[name] for name in LIVE_SAMPLE])
+    except recorder.RecorderError as problem:  # a container without the needed privileges
+        if "Operation not permitted" in str(problem) or "mount" in str(problem):
+            pytest.skip("namespaces or tracefs are not allowed here")
+        raise
+    for name, answer in answers.items():
+        assert answer == RECORDED[name], name
+
+
+def test_only_what_is_random_is_made_equal() -> None:
+    received = ip4("10.0.0.2", "10.1.0.2", ident=5)
+    forwarded = ip4("10.0.0.2", "10.1.0.2", ident=5, ttl=63)
+    assert normalise(forwarded, [received]) == forwarded
+    own = ip4("10.0.0.1", "10.0.0.2", ident=77)
+    assert normalise(own, [received]) == ip4("10.0.0.1", "10.0.0.2", ident=0)
+    damaged = ip4("10.0.0.1", "10.0.0.2", ident=77, damage=1)
+    assert normalise(damaged, [received]) == damaged
+    labelled = ip6("2001:db8::1", "2001:db8::2", label=9, traffic_class=0xB9)
+    cleared = ip6("2001:db8::1", "2001:db8::2", label=0, traffic_class=0xB9)
+    assert normalise(labelled, []) == cleared
+    assert normalise(labelled, [labelled]) == labelled
+    assert normalise(eth(own), [received]) == eth(ip4("10.0.0.1", "10.0.0.2", ident=0))
+
+
+def test_packets_are_well_formed_by_default() -> None:
+    packet = ip4("10.0.0.2", "10.1.0.2", udp(payload=b"odd"), options=record_route(2))
+    assert checksum(packet[:32]) == 0 and len(packet) == 32 + 11 == int.from_bytes(packet[2:4])
+    pseudo = packet[12:20] + bytes([0, 17, 0, 11])
+    assert checksum(pseudo + packet[32:]) == 0
+    six = ip6("2001:db8::1", "2001:db8::2", udp(payload=b"odd"))
+    assert checksum(six[8:40] + bytes([0, 0, 0, 11, 0, 0, 0, 17]) + six[40:]) == 0
+
+
+def test_packets_in_words() -> None:
+    text = words(eth(ip4("10.0.0.2", "10.1.0.2", ttl=7)))
+    assert "IPv4 10.0.0.2 > 10.1.0.2" in text and "ttl 7" in text and "UDP 1000 > 2000" in text
+    assert "hops 3" in words(ip6("2001:db8::1", "2001:db8::2", hops=3))
