@@ -10,8 +10,9 @@ source runs compiled, uncompiled and checked:
 | `IPPATH_CACHE_DIR=DIR` | where compiled code is kept (default: the user's cache folder)      |
 
 Numba's own cache notices a change of the file that defines an entry, not of the helpers that the
-entry inlines.  So the cache folder's name is a digest of every source file of the package and of
-the versions that produce machine code: edit any helper and its callers are compiled again.
+entry inlines.  So the cache folder's name is a digest of all sources that may hold or feed compiled code
+and of the versions that produce machine code: edit any helper and its callers are compiled again.
+Packages in `NEVER_COMPILED` define no kernels (a test holds that) and stay out of the digest.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ COMPILED = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 CHECKED = os.environ.get("IPPATH_CHECKED", "0") not in ("", "0")
 KEPT_CACHES = 4  # newest cache folders kept; older ones belong to sources that are gone
 
+NEVER_COMPILED = ("bench", "cli", "config", "report")
+
 _PACKAGE = Path(__file__).parent
 
 
 def sources_digest(folder: Path = _PACKAGE, versions: tuple[str, ...] = ()) -> str:
-    """Digest of all Python sources under `folder` and of `versions`: the key of compiled code."""
+    """Digest of the Python sources under `folder` and of `versions`: the key of compiled code."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
+        if path.relative_to(folder).parts[0] in NEVER_COMPILED:
+            continue
         digest.update(str(path.relative_to(folder)).encode())
         digest.update(path.read_bytes())
     for version in versions:
