@@ -1,15 +1,48 @@
-.PHONY: test clean
+# make demo    a capture through a host with policy routing and source validation, then one drop explained
+# make test    all tests: compiled, path tests as plain Python, path tests with range checks
+# make check   ruff and mypy
+.PHONY: help demo test test-compiled test-plain test-checked check clean
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
+BIN := $(VENV)/bin
 
-$(VENV)/.stamp: pyproject.toml
+# tests of the edges: they start processes or look at files, once is enough
+EDGES := tests/test_cli.py tests/test_packaging.py tests/test_architecture.py
+
+help:
+	@sed -n 's/^# //p' Makefile | head -3
+
+$(VENV)/.stamp: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'Python 3.11 or later is needed (set PYTHON=…)'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	    { echo 'the venv module is missing: apt-get install python3-venv'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet -e '.[test]'
-	touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --no-build-isolation -e .
+	@touch $@
 
-test: $(VENV)/.stamp
-	NUMBA_DISABLE_JIT=1 $(VENV)/bin/python -m pytest -q
+demo: $(VENV)/.stamp
+	@BIN=$(BIN) demo/run
+
+test: test-compiled test-plain test-checked
+
+# the first run compiles the packet path, about a minute; the code is kept for the next
+test-compiled: $(VENV)/.stamp
+	$(BIN)/python -m pytest -q
+
+test-plain: $(VENV)/.stamp
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(EDGES:%=--ignore=%)
+
+test-checked: $(VENV)/.stamp
+	IPPATH_CHECKED=1 $(BIN)/python -m pytest -q $(EDGES:%=--ignore=%)
+
+check: $(VENV)/.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out
