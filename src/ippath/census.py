@@ -16,16 +16,23 @@ import numpy as np
 from ippath.batch import PacketBatch
 from ippath.handles import open_bytes
 from ippath.jit import entry, kernel
+from ippath.wire import ipv6
 from ippath.wire.checksum import fold, fold_network, header_ok, partial, pseudo4, transport_ok
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, LINK_FOUND, find_network
 from ippath.wire.ipv4 import FLAGS_OFFSET, IPPROTO_UDP, MF, OFFSET_MASK, PROTOCOL, TOTAL_LENGTH
 from ippath.wire.ipv6 import (
-    DESTINATION as DESTINATION6, HEADER as HEADER6, NEXT_HEADER, NEXTHDR_AUTH, NEXTHDR_DEST,
-    NEXTHDR_FRAGMENT, NEXTHDR_HOP, NEXTHDR_ROUTING, PAYLOAD_LENGTH, SOURCE as SOURCE6,
+    NEXT_HEADER,
+    NEXTHDR_AUTH,
+    NEXTHDR_DEST,
+    NEXTHDR_FRAGMENT,
+    NEXTHDR_HOP,
+    NEXTHDR_ROUTING,
+    PAYLOAD_LENGTH,
 )  # fmt: skip
 from ippath.wire.memory import load8, load16be
 
 HEADER4, UDP_HEADER = 20, 8
+HEADER6, SOURCE6, DESTINATION6 = ipv6.HEADER, ipv6.SOURCE, ipv6.DESTINATION
 MAX_EXTENSIONS = 64
 ROUTING_SOURCE, ROUTING_MOBILE, ROUTING_SEGMENTS = 0, 2, 4  # routing header types
 
