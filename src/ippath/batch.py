@@ -59,6 +59,7 @@ class PacketBatch:
     first_frame: int = 1  # frame number of packet 0, counted from 1 as Wireshark does
     interfaces: list[str] = field(default_factory=list)  # names behind `device` before mapping
     comments: dict[int, str] = field(default_factory=dict)  # frame number -> packet comment
+    frames: np.ndarray | None = None  # int64[n] frame numbers, where they do not follow first_frame
 
     def __len__(self) -> int:
         return int(self.offset.shape[0])
@@ -69,6 +70,17 @@ class PacketBatch:
             setattr(self, name, column)
             if name != "data" and column.shape != self.offset.shape:
                 raise ValueError(f"column {name} has shape {column.shape}, not {self.offset.shape}")
+        if self.frames is not None:
+            self.frames = np.ascontiguousarray(self.frames, np.int64)
+            if self.frames.shape != self.offset.shape:
+                raise ValueError(f"frames has shape {self.frames.shape}, not {self.offset.shape}")
+
+    @property
+    def frame_numbers(self) -> np.ndarray:
+        """The frame number of each packet, int64[n]."""
+        if self.frames is not None:
+            return self.frames
+        return self.first_frame + np.arange(len(self), dtype=np.int64)
 
     @classmethod
     def from_packets(
@@ -121,35 +133,53 @@ class PacketBatch:
         return (self.packet(k) for k in range(len(self)))
 
     def select(self, rows: slice | np.ndarray) -> PacketBatch:
-        """The chosen packets over the same arena; frame numbers restart unless `rows` is a slice."""
+        """The chosen packets over the same arena, under their old frame numbers."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS if name != "data"}
-        first = self.first_frame
-        if isinstance(rows, slice):
+        first, frames = self.first_frame, None
+        if self.frames is None and isinstance(rows, slice) and rows.step in (None, 1):
             first += rows.indices(len(self))[0]
+        else:
+            frames = self.frame_numbers[rows]
+            first = int(frames[0]) if len(frames) else first
         return PacketBatch(
             data=self.data,
             **columns,
             first_frame=first,
             interfaces=self.interfaces,
             comments=self.comments,
+            frames=frames,
         )
 
 
 def concatenate(batches: Iterable[PacketBatch]) -> PacketBatch:
-    """One batch with all packets, in the order given, bytes copied into a new arena."""
+    """One batch with all packets, in the order given.
+
+    Frame numbers are kept where they increase, else counted anew from the first part's.  Bytes are copied into a new arena, unless all batches share one already.
+    """
     parts = list(batches)
-    shift = np.cumsum([0] + [p.data.shape[0] for p in parts])
+    arenas = {id(p.data): p.data for p in parts}
+    sizes = [arena.shape[0] for arena in arenas.values()]
+    shift = dict(zip(arenas, np.cumsum([0] + sizes)))
     columns = {
         name: np.concatenate([getattr(p, name) for p in parts])
         for name in _COLUMNS
         if name not in ("data", "offset")
     }
+    numbers = np.concatenate([p.frame_numbers for p in parts])
+    first = parts[0].first_frame
+    steps = np.diff(numbers)
+    kept = bool((steps > 0).all()) and bool((steps != 1).any())
+    comments: dict[int, str] = {}
+    for part in parts:
+        comments.update(part.comments)
     return PacketBatch(
-        data=np.concatenate([p.data for p in parts]),
-        offset=np.concatenate([p.offset + s for p, s in zip(parts, shift)]),
+        data=parts[0].data if len(arenas) == 1 else np.concatenate(list(arenas.values())),
+        offset=np.concatenate([p.offset + shift[id(p.data)] for p in parts]),
         **columns,
-        first_frame=parts[0].first_frame,
-        interfaces=parts[0].interfaces,
+        first_frame=first,
+        interfaces=max((p.interfaces for p in parts), key=len),
+        comments=comments,
+        frames=numbers if kept else None,
     )
 
 
