@@ -1,0 +1,122 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterator
+
+import click
+
+from ippath.cli.exits import ENDED_EARLY, FINE
+
+if TYPE_CHECKING:
+    from ippath.batch import PacketBatch
+    from ippath.capture import Captures
+    from ippath.model import Host
+
+Decorator = Callable[[Any], Any]
+
+
+def _switches(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    chosen = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{one}: write NAME=VALUE (see `ippath switches`)")
+        from ippath.switches import SwitchError, check_switch
+
+        try:
+            chosen[name] = check_switch(name, value)
+        except SwitchError as problem:
+            raise click.BadParameter(str(problem)) from None
+    return chosen
+
+
+host_option: Decorator = click.option(
+    "--host",
+    "host_path",
+    type=click.Path(exists=True),
+    metavar="HOST",
+    help="Host file (`ip` lines and sysctls) or snapshot. Without it the host is guessed.",
+)
+on_option: Decorator = click.option(
+    "--on",
+    metavar="DEV",
+    help="Receive everything on this device, whatever the capture's interfaces are called.",
+)
+switch_option: Decorator = click.option(
+    "--switch",
+    "switches",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_switches,
+    help="Set a mechanism switch (see `ippath switches`); may be repeated.",
+)
+filter_option: Decorator = click.option(
+    "--filter",
+    "expression",
+    metavar="EXPR",
+    help="Only packets that match a tcpdump expression.",
+)
+seed_option: Decorator = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Start of all randomness."
+)
+json_option: Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="JSON on standard output."
+)
+quiet_option: Decorator = click.option(
+    "--quiet", "-q", is_flag=True, help="No progress and no remarks on standard error."
+)
+captures_argument: Decorator = click.argument(
+    "captures", nargs=-1, required=True, metavar="CAPTURE…"
+)
+
+
+def load_host(path: str) -> Host:
+    """The host of a host file or snapshot; raises HostErrors."""
+    from ippath.config import load
+
+    return load(path)
+
+
+def guess_host(captures: list[str], batches: Any) -> tuple[Host, str]:
+    """The host guessed from the packets, and its lines with the reason for each."""
+    from ippath.config import parse_host
+    from ippath.config.infer import infer_text
+
+    source = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
+    text = infer_text(batches, source="standard input" if source == "-" else source)
+    return parse_host(text, name="<guessed>"), text
+
+
+def at_most(batches: Any, limit: int | None) -> Iterator[PacketBatch]:
+    """The batches up to `limit` packets in all."""
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if len(batch) >= left:
+            if left:
+                yield batch.select(slice(0, left))
+            return
+        left -= len(batch)
+        yield batch
+
+
+def endings_of(captures: Captures) -> list[dict[str, Any]]:
+    """Where captures ended early, as plain data."""
+    return [
+        {"path": str(e.path), "offset": int(e.offset), "why": e.why} for e in captures.endings
+    ]
+
+
+def code_for(endings: list[dict[str, Any]]) -> int:
+    """The exit code of a command that has read captures."""
+    return ENDED_EARLY if endings else FINE
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON on standard output."""
+    import json
+
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
