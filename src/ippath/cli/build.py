@@ -12,21 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Iterator, Sequence
 
-from ippath.cli.exits import FINE
-
 if TYPE_CHECKING:
     from ippath.netns import Netns
 
 FEW = 2000  # packets that the uncompiled path takes about as long for as starting the compiled one
-FEW_WHEN_COLD = 20_000  # packets that it takes about ten seconds for, when there is no compiled code
+FEW_WHEN_COLD = (
+    20_000  # packets that it takes about ten seconds for, when there is no compiled code
+)
 COMPILE_SECONDS = 50  # measured on one core of a 2-core virtual machine
 _SMALL_COMPRESSED = 100_000  # bytes of a file whose packets are not counted, taken to be few
 
-__all__ = ["FINE", "choose_build", "count_packets", "ready"]
-
 
 def choose_build(
-    paths: Sequence[str], limit: int | None = None, few: int = FEW, few_when_cold: int = FEW_WHEN_COLD
+    paths: Sequence[str],
+    limit: int | None = None,
+    few: int = FEW,
+    few_when_cold: int = FEW_WHEN_COLD,
 ) -> None:
     """Choose the uncompiled path for few packets; must run before the path is imported.
 
@@ -79,7 +80,7 @@ def _files(paths: Sequence[str]) -> Iterator[Path]:
     for name in paths:
         path = Path(name)
         if name != "-" and path.is_dir():
-            yield from sorted(p for p in path.rglob("*") if p.is_file())
+            yield from sorted(p for p in path.iterdir() if p.is_file())
         else:
             yield path
 
@@ -157,7 +158,12 @@ def told(quiet: bool) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(None),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(text, total=None)
         yield

@@ -21,7 +21,9 @@ FEW_BEFORE = 20_000  # packets before the one explained that the uncompiled path
 
 @click.command(short_help="Say of one packet what decided.")
 @click.argument("capture", required=False)
-@click.option("--frame", type=click.IntRange(min=1), metavar="N", help="Number of the frame, from 1.")
+@click.option(
+    "--frame", type=click.IntRange(min=1), metavar="N", help="Number of the frame, from 1."
+)
 @click.option("--hex", "digits", metavar="HEX", help="The packet itself, as hexadecimal digits.")
 @options.host_option
 @options.on_option
@@ -89,7 +91,10 @@ def packet_of_hex(digits: str) -> PacketBatch:
     """
     from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 
-    lines = [re.sub(r"^\s*(0x)?[0-9a-fA-F]{3,8}:?\s{1,4}(?=\S)", "", line) for line in digits.splitlines()]
+    lines = [
+        re.sub(r"^\s*(0x)?[0-9a-fA-F]{3,8}:?\s{1,4}(?=\S)", "", line)
+        for line in digits.splitlines()
+    ]
     text = " ".join(lines) if len(lines) > 1 else digits
     text = re.sub(r"\s{2,}\S{1,32}$", "", text) if "  |" in text else text
     text = re.sub(r"0x|[\s:.,-]", "", text)
@@ -109,7 +114,9 @@ def _is_ip(raw: bytes) -> bool:
     ethertype = int.from_bytes(raw[12:14], "big")
     version = raw[0] >> 4
     if version == 4:
-        return raw[0] & 15 >= 5 and int.from_bytes(raw[2:4], "big") <= len(raw) and ethertype != 0x0800
+        return (
+            raw[0] & 15 >= 5 and int.from_bytes(raw[2:4], "big") <= len(raw) and ethertype != 0x0800
+        )
     return version == 6 and ethertype != 0x86DD
 
 

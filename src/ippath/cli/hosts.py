@@ -21,7 +21,7 @@ def infer(captures: tuple[str, ...], expression: str | None) -> int:
     from ippath.capture import open_captures
 
     with open_captures(list(captures), filter=expression) as source:
-        _, text = options.guess_host(list(captures), source)
+        text = options.guess_text(list(captures), source)
         endings = options.endings_of(source)
     click.echo(text, nl=False)
     for ending in endings:
@@ -55,7 +55,9 @@ def snapshot(target: str, quiet: bool) -> int:
 
     take(target)
     if not quiet:
-        click.echo(f"saved to {target}; use it with: ippath replay CAPTURE --host {target}", err=True)
+        click.echo(
+            f"saved to {target}; use it with: ippath replay CAPTURE --host {target}", err=True
+        )
     return 0
 
 

@@ -101,7 +101,9 @@ def _print(facts: dict[str, Any]) -> None:
     if any(i["name"] for i in facts["interfaces"]):
         paper.heading("interfaces")
         for interface in facts["interfaces"]:
-            paper.add(f"  {count_text(interface['packets']):>13}  {interface['name'] or '(no name)'}")
+            paper.add(
+                f"  {count_text(interface['packets']):>13}  {interface['name'] or '(no name)'}"
+            )
     if facts["comments"]:
         paper.heading("comments")
         for comment in facts["comments"][:20]:

@@ -78,13 +78,19 @@ def load_host(path: str) -> Host:
     return load(path)
 
 
-def guess_host(captures: list[str], batches: Any) -> tuple[Host, str]:
-    """The host guessed from the packets, and its lines with the reason for each."""
-    from ippath.config import parse_host
+def guess_text(captures: list[str], batches: Any) -> str:
+    """The host guessed from the packets, as lines with the reason for each."""
     from ippath.config.infer import infer_text
 
     source = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
-    text = infer_text(batches, source="standard input" if source == "-" else source)
+    return infer_text(batches, source="standard input" if source == "-" else source)
+
+
+def guess_host(captures: list[str], batches: Any) -> tuple[Host, str]:
+    """The host guessed from the packets, and its lines."""
+    from ippath.config import parse_host
+
+    text = guess_text(captures, batches)
     return parse_host(text, name="<guessed>"), text
 
 
@@ -105,9 +111,7 @@ def at_most(batches: Any, limit: int | None) -> Iterator[PacketBatch]:
 
 def endings_of(captures: Captures) -> list[dict[str, Any]]:
     """Where captures ended early, as plain data."""
-    return [
-        {"path": str(e.path), "offset": int(e.offset), "why": e.why} for e in captures.endings
-    ]
+    return [{"path": str(e.path), "offset": int(e.offset), "why": e.why} for e in captures.endings]
 
 
 def code_for(endings: list[dict[str, Any]]) -> int:

@@ -65,9 +65,7 @@ def _verdict_paths(
     metavar="DIR",
     help="The packets that the host sends, as DIR/<device>.pcap.",
 )
-@click.option(
-    "--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N packets."
-)
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N packets.")
 @options.seed_option
 @click.option(
     "--save-host",

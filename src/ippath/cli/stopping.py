@@ -25,7 +25,10 @@ class Stop:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
