@@ -5,9 +5,9 @@ Nothing here copies packet bytes: the arena of a memory-mapped capture is the fi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class PacketBatch:
 
     def __post_init__(self) -> None:
         for name, dtype in _COLUMNS.items():
-            column = np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            column: np.ndarray = np.ascontiguousarray(getattr(self, name), dtype=dtype)
             setattr(self, name, column)
             if name != "data" and column.shape != self.offset.shape:
                 raise ValueError(f"column {name} has shape {column.shape}, not {self.offset.shape}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Iterable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class Captures:
             source.close()
         self._open = []
 
-    def __enter__(self) -> Captures:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

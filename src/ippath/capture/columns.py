@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from ippath.batch import LINK_RAW
 from ippath.jit import kernel
 from ippath.wire.memory import load16be, load16le, load32be, load32le
+
+ByteOrder = Literal["little", "big"]
 
 # why indexing stopped
 INDEX_FULL = 0  # as many packets as asked for

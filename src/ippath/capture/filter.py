@@ -11,7 +11,14 @@ import ctypes.util
 
 import numpy as np
 
-from ippath.batch import DIRECTION_OUT, LINK_ETHERNET, LINK_IPV4, LINK_LINUX_SLL, LINK_RAW, PacketBatch
+from ippath.batch import (
+    DIRECTION_OUT,
+    LINK_ETHERNET,
+    LINK_IPV4,
+    LINK_LINUX_SLL,
+    LINK_RAW,
+    PacketBatch,
+)
 from ippath.capture.errors import FilterError
 from ippath.jit import entry, kernel
 from ippath.wire.memory import load8, load16be, load32be

@@ -6,8 +6,9 @@ comes right behind that one.  At equal times the file named first goes first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -150,7 +151,7 @@ def _part(batch: PacketBatch, start: int, end: int) -> PacketBatch:
 
 def _gathered(batches: list[PacketBatch], file: np.ndarray, row: np.ndarray) -> PacketBatch:
     """Rows of several files in a new arena; frames count from 1."""
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in ("length", "wire_length", "time_ns", "link_type", "device", "direction", "mark"):
         columns[name] = np.empty(len(row), getattr(batches[0], name).dtype)
     for k, batch in enumerate(batches):

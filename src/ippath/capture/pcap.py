@@ -10,7 +10,7 @@ import numpy as np
 
 from ippath.batch import DIRECTION_OUT
 from ippath.capture.columns import (
-    INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_WIRE, Indexed, link_number, load32, max_packet,
+    INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_WIRE, ByteOrder, Indexed, link_number, load32, max_packet,
 )  # fmt: skip
 from ippath.jit import entry
 from ippath.wire.memory import load8
@@ -83,8 +83,10 @@ class PcapFormat:
 
     def __init__(self, head: bytes, device: int):
         if len(head) < HEADER:
-            raise ValueError(0, f"pcap file header cut short: {HEADER} bytes promised, {len(head)} left")
-        order = "big" if int.from_bytes(head[:4], "big") in _MAGICS else "little"
+            raise ValueError(
+                0, f"pcap file header cut short: {HEADER} bytes promised, {len(head)} left"
+            )
+        order: ByteOrder = "big" if int.from_bytes(head[:4], "big") in _MAGICS else "little"
 
         def number(at: int, size: int) -> int:
             return int.from_bytes(head[at : at + size], order)

@@ -6,13 +6,13 @@ it stops at section headers and interface descriptions, which are few and read i
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 
 from ippath.capture.columns import (
     INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_INTERFACES, MAX_OFFSET, MAX_PACKET, MAX_PACKET_BIG,
-    MAX_TIME, MAX_WIRE, Indexed, link_number, load16, load32, max_packet,
+    MAX_TIME, MAX_WIRE, ByteOrder, Indexed, link_number, load16, load32, max_packet,
 )  # fmt: skip
 from ippath.jit import entry, kernel
 
@@ -218,6 +218,10 @@ class PcapNgFormat:
             raise ValueError(8, f"pcapng section header with byte-order magic {head[8:12].hex()}")
 
     @property
+    def _order(self) -> ByteOrder:
+        return "big" if self._big else "little"
+
+    @property
     def link_types(self) -> list[int]:
         """The link types known so far."""
         return list(self._links)
@@ -226,7 +230,7 @@ class PcapNgFormat:
 
     def _options(self, data: np.ndarray, at: int, end: int) -> list[tuple[int, bytes]]:
         found = []
-        order = "big" if self._big else "little"
+        order = self._order
         raw = data[at:end].tobytes()
         at = 0
         while at + 4 <= len(raw):
@@ -268,7 +272,7 @@ class PcapNgFormat:
         return INDEX_FULL, total, ""
 
     def _read_interface(self, data: np.ndarray, at: int) -> tuple[int, int, str]:
-        order = "big" if self._big else "little"
+        order = self._order
         total = int.from_bytes(data[at + 4 : at + 8].tobytes(), order)
         size = (total + 3) & ~3  # the index has seen that it ends in the arena
         if int.from_bytes(data[at + total - 4 : at + total].tobytes(), order) == total:
@@ -364,11 +368,10 @@ def _text(raw: bytes) -> str:
     return raw.rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _byte_order(magic: bytes) -> str | None:
-    for order in ("little", "big"):
-        if magic == BYTE_ORDER_MAGIC.to_bytes(4, order):  # type: ignore[arg-type]
-            return order
-    return None
+def _byte_order(magic: bytes) -> ByteOrder | None:
+    if magic == BYTE_ORDER_MAGIC.to_bytes(4, "little"):
+        return "little"
+    return "big" if magic == BYTE_ORDER_MAGIC.to_bytes(4, "big") else None
 
 
 def _trailer_text(total: int, trailer: int) -> str:

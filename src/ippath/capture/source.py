@@ -52,7 +52,10 @@ class Arena(Protocol):
     data: np.ndarray
     end: int
     base: int
-    damage: str
+
+    @property
+    def damage(self) -> str:
+        """Why the bytes ended, if they ended early."""
 
     def more(self, at: int, needed: int) -> int:
         """Brings up `needed` bytes from `at` if there are as many; returns the new `at`."""
@@ -80,7 +83,11 @@ class MappedArena:
         self._map.madvise(mmap.MADV_SEQUENTIAL)
         self.data = np.frombuffer(self._map, np.uint8)
         self._size, self._keep, self._dropped = size, keep, 0
-        self.end, self.base, self.damage = min(size, _MAPPED_SPAN), 0, ""
+        self.end, self.base = min(size, _MAPPED_SPAN), 0
+
+    @property
+    def damage(self) -> str:
+        return ""
 
     def more(self, at: int, needed: int) -> int:
         self.end = min(self._size, at + max(needed, _MAPPED_SPAN))
@@ -127,7 +134,7 @@ class StreamArena:
         data[:left] = self.data[at : self.end]
         self.base += at
         self.data, self.end = data, left
-        view = memoryview(data)
+        view = memoryview(data)  # type: ignore[arg-type]
         while self.end < size:
             if self.end >= min(needed, size) and self._stream.quiet():
                 break
@@ -237,7 +244,9 @@ class Source:
                 return PcapNgFormat(head, interfaces.number)
         except ValueError as problem:
             offset, why = problem.args
-            raise CaptureError(self.path, offset, f"{why}{f' ({damage})' if damage else ''}") from None
+            raise CaptureError(
+                self.path, offset, f"{why}{f' ({damage})' if damage else ''}"
+            ) from None
         if damage:
             raise CaptureError(self.path, 0, damage)
         if not head:

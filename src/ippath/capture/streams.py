@@ -10,7 +10,8 @@ import lzma
 import os
 import select
 import zlib
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any
 
 _RAW_BLOCK = 1 << 18
 _ARROW_PIECE = 4096  # what a cut stream loses at most: Arrow drops the rest of the piece
@@ -26,18 +27,11 @@ COMPRESSIONS = {
 }
 
 
-class ByteStream(Protocol):
-    """What a capture is read from when it cannot be mapped."""
-
-    consumed: int  # bytes taken from the file or pipe
-    damage: str  # why the stream ended, if it ended early
-
-    def readinto(self, view: memoryview) -> int:
-        """Fills the start of `view`; 0 at the end."""
-
-
 class RawStream:
-    """A file descriptor as it is."""
+    """A file descriptor as it is.
+
+    `consumed` counts the bytes taken from it; `damage` says why it ended, if it ended early.
+    """
 
     def __init__(self, fd: int, *, close: bool = True):
         self._fd, self._head, self._close = fd, b"", close
@@ -108,11 +102,12 @@ class MemberStream(_Unpacked):
     def __init__(self, raw: RawStream, name: str):
         super().__init__(raw)
         self._name = name
-        self._new: Callable[[], Any] = {
+        makers: dict[str, Callable[[], Any]] = {
             "gzip": lambda: zlib.decompressobj(wbits=31),
             "xz": lzma.LZMADecompressor,
             "bzip2": bz2.BZ2Decompressor,
-        }[name]
+        }
+        self._new = makers[name]
         self._member = self._new()
         self._input = b""
         self._between = False  # after a member: padding, another one, or the end

@@ -5,7 +5,6 @@ Both take whole batches; records are laid out by compiled code.
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from types import TracebackType
@@ -91,8 +90,12 @@ class _Writer:
     """The file, and the block in which records are gathered."""
 
     def __init__(self, path: str | Path | BinaryIO):
-        self._own = isinstance(path, (str, os.PathLike))
-        self._file: BinaryIO = open(path, "wb") if self._own else path  # type: ignore[arg-type]
+        self._own = isinstance(path, (str, Path))
+        self._file: BinaryIO
+        if isinstance(path, (str, Path)):
+            self._file = open(path, "wb")  # noqa: SIM115 (closed by close)
+        else:
+            self._file = path
         self._out = np.empty(_BLOCK, np.uint8)
         self.packets = 0
 
@@ -103,7 +106,7 @@ class _Writer:
             self._out = np.empty(longest, np.uint8)
 
     def _put(self, size: int) -> None:
-        self._file.write(memoryview(self._out)[:size])
+        self._file.write(self._out[:size].data)
 
     def close(self) -> None:
         """Writes what is left and closes a file that was opened by name."""
