@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Sequence
+from collections.abc import Sequence
 
 from ippath.cli.exits import ENDED_EARLY, FINE, INTERNAL, WRONG_INPUT
 

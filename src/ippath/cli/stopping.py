@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 class Stop:
@@ -16,7 +16,7 @@ class Stop:
         self._quiet = quiet
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
                 self._before[number] = signal.signal(number, self._ask)
