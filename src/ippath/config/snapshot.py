@@ -332,8 +332,8 @@ class _Reader:
         state = entry.get("state") or ["permanent" if "proxy" in entry else "none"]
         if "noarp" in [s.lower() for s in state] and "proxy" not in entry:
             return  # groups and point-to-point entries that the kernel makes by itself
-        mac = entry.get("lladdr")
-        usable = mac is not None and re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac)
+        mac = str(entry.get("lladdr", ""))
+        usable = re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac)
         self.host.neighbours.append(
             Neighbour(
                 family=family,
@@ -680,11 +680,9 @@ def _rule_entry(rule: Any) -> dict[str, Any]:
         entry["ipproto"] = str(get("FRA_IP_PROTO"))
     for key, attribute in (("sport", "FRA_SPORT_RANGE"), ("dport", "FRA_DPORT_RANGE"),
                            ("uid", "FRA_UID_RANGE")):  # fmt: skip
-        if get(attribute):
-            entry[f"{key}_start"], entry[f"{key}_end"] = (
-                get(attribute)["start"],
-                get(attribute)["end"],
-            )
+        if get(attribute):  # "start:end"
+            low, _, high = get(attribute).partition(":")
+            entry[f"{key}_start"], entry[f"{key}_end"] = int(low), int(high)
     table = get("FRA_TABLE") or rule["table"]
     action = _ACTIONS.get(rule["action"], str(rule["action"]))
     if get("FRA_L3MDEV"):
