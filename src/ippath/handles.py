@@ -89,10 +89,13 @@ if not COMPILED:
         """A byte arena in the form that all stages share."""
         return array
 
+    open_column = open_rows = open_bytes
+
 else:
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
+    from numba.core.errors import TypingError
     from numba.core.imputils import lower_builtin
     from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
     from numba.core.typing.templates import ConcreteTemplate  # noqa: F401
@@ -105,17 +108,25 @@ else:
     _i64 = ir.IntType(64)
 
     class TableType(types.Type):
-        """A table: data address and rows; the number of columns is part of the type."""
+        """A table: data address and rows; columns and field are part of the type.
 
-        def __init__(self, columns: int, bits: int = 64):
-            self.columns, self.bits = columns, bits
-            super().__init__(name=f"Table({columns},{bits})")
+        Different fields never overlap, and `fixed` ones never change during a call: LLVM is told
+        (as `tbaa` and `invariant.load`), so that it keeps values in registers.
+        """
+
+        def __init__(self, columns: int, bits: int, field: str, fixed: bool):
+            self.columns, self.bits, self.field, self.fixed = columns, bits, field, fixed
+            super().__init__(name=f"Table({columns},{bits},{field})")
+
+        def row(self) -> TableType:
+            """The type of one row."""
+            return TableType(0, self.bits, self.field, self.fixed)
 
     class HandleType(types.Type):
         """The address of (data address, rows) pairs laid out as `layout`."""
 
-        def __init__(self, name: str, layout: dict[str, Any]):
-            self.layout = layout
+        def __init__(self, name: str, layout: dict[str, Any], fixed: bool):
+            self.layout, self.fixed = layout, fixed
             super().__init__(name=name)
 
     @register_model(TableType)
@@ -128,19 +139,20 @@ else:
         def __init__(self, manager, handle):
             super().__init__(manager, handle, _i64)
 
-    _fib_type = HandleType("FibHandle", _FIB)
-    _tables_type = HandleType("TablesHandle", _TABLES)
-    _state_type = HandleType("StateHandle", _STATE)
-    _bytes_type = TableType(0, 8)
+    _fib_type = HandleType("FibHandle", _FIB, True)
+    _tables_type = HandleType("TablesHandle", _TABLES, True)
+    _state_type = HandleType("StateHandle", _STATE, False)
 
-    def _field(layout: dict[str, Any], name: str) -> tuple[Any, int]:
+    def _field(handle: HandleType, name: str) -> tuple[Any, int]:
         """(Numba type, first word) of a field."""
         at = 0
-        for key, columns in layout.items():
+        for key, columns in handle.layout.items():
             if key == name:
                 if isinstance(columns, dict):
                     return _fib_type, at
-                return (_bytes_type if columns == "bytes" else TableType(columns)), at
+                if columns == "bytes":
+                    return TableType(0, 8, name, handle.fixed), at
+                return TableType(columns, 64, "tables" if handle.fixed else name, handle.fixed), at
             at += _words(columns) if isinstance(columns, dict) else 2
         raise AttributeError(name)
 
@@ -150,7 +162,7 @@ else:
 
         def generic_resolve(self, handle, name):
             if name in handle.layout:
-                return _field(handle.layout, name)[0]
+                return _field(handle, name)[0]
             return None
 
     def _constant_load(builder, pointer):
@@ -161,7 +173,7 @@ else:
 
     @lower_getattr_generic(HandleType)
     def _handle_field(context, builder, handle, value, name):
-        field, at = _field(handle.layout, name)
+        field, at = _field(handle, name)
         address = builder.add(value, ir.Constant(_i64, 8 * at))
         if isinstance(field, HandleType):
             return address
@@ -170,6 +182,21 @@ else:
         table.data = _constant_load(builder, words)
         table.rows = _constant_load(builder, builder.gep(words, [ir.Constant(_i64, 1)]))
         return table._getvalue()
+
+    def promise(builder, table_type, access):
+        """Tell LLVM what a load or store through a table of this type can touch."""
+        if not isinstance(table_type, TableType):
+            return access
+        add, zero = builder.module.add_metadata, ir.Constant(_i64, 0)
+        root = add([ir.MetaDataString(builder.module, "ippath tables")])
+        kind = add([ir.MetaDataString(builder.module, table_type.field), root, zero])
+        access.set_metadata("tbaa", add([kind, kind, zero]))
+        if table_type.fixed and access.opname == "load":
+            access.set_metadata("invariant.load", add([]))
+        return access
+
+    def _narrowed(builder, table_type, value):
+        return value if table_type.bits == 64 else builder.trunc(value, ir.IntType(table_type.bits))
 
     def _verify(context, builder, index, rows):
         if not CHECKED:
@@ -201,7 +228,7 @@ else:
                 return None
             table, index = args
             if isinstance(index, types.Integer):
-                return signature(TableType(0) if table.columns else types.int64, table, types.int64)
+                return signature(table.row() if table.columns else types.int64, table, types.int64)
             if isinstance(index, types.BaseTuple) and len(index) == 2 and table.columns:
                 return signature(types.int64, table, types.UniTuple(types.int64, 2))
             return None
@@ -212,6 +239,8 @@ else:
             if not isinstance(args[0], TableType):
                 return None
             table, index, _ = args
+            if table.fixed:
+                raise TypingError("packets never change a table")
             if isinstance(index, types.Integer) and not table.columns:
                 return signature(types.none, table, types.int64, types.int64)
             if isinstance(index, types.BaseTuple) and len(index) == 2 and table.columns:
@@ -223,8 +252,9 @@ else:
         table = sig.args[0]
         pointer = _element(context, builder, table, args[0], [args[1]])
         if not table.columns:
-            return builder.load(pointer)
-        row = cgutils.create_struct_proxy(TableType(0))(context, builder)
+            word = promise(builder, table, builder.load(pointer))
+            return word if table.bits == 64 else builder.sext(word, _i64)
+        row = cgutils.create_struct_proxy(table.row())(context, builder)
         row.data = builder.ptrtoint(pointer, _i64)
         row.rows = ir.Constant(_i64, table.columns)
         return row._getvalue()
@@ -232,16 +262,19 @@ else:
     @lower_builtin(operator.getitem, TableType, types.UniTuple)
     def _get_two(context, builder, sig, args):
         indices = cgutils.unpack_tuple(builder, args[1])
-        return builder.load(_element(context, builder, sig.args[0], args[0], indices))
+        pointer = _element(context, builder, sig.args[0], args[0], indices)
+        return promise(builder, sig.args[0], builder.load(pointer))
 
     @lower_builtin(operator.setitem, TableType, types.Integer, types.Integer)
     def _set_one(context, builder, sig, args):
-        builder.store(args[2], _element(context, builder, sig.args[0], args[0], [args[1]]))
+        pointer = _element(context, builder, sig.args[0], args[0], [args[1]])
+        promise(builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer))
 
     @lower_builtin(operator.setitem, TableType, types.UniTuple, types.Integer)
     def _set_two(context, builder, sig, args):
         indices = cgutils.unpack_tuple(builder, args[1])
-        builder.store(args[2], _element(context, builder, sig.args[0], args[0], indices))
+        pointer = _element(context, builder, sig.args[0], args[0], indices)
+        promise(builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer))
 
     @intrinsic
     def _rows(typing, table):
@@ -273,13 +306,25 @@ else:
     open_tables = _opener(_tables_type)
     open_state = _opener(_state_type)
 
-    @intrinsic
-    def open_bytes(typing, array):
-        def codegen(context, builder, sig, args):
-            source = context.make_array(sig.args[0])(context, builder, args[0])
-            table = cgutils.create_struct_proxy(_bytes_type)(context, builder)
-            table.data = builder.ptrtoint(source.data, _i64)
-            table.rows = source.nitems
-            return table._getvalue()
+    def _array_opener(field: str, fixed: bool):
+        """Opens an array whose element width and columns follow from the array's type."""
 
-        return _bytes_type(array), codegen
+        @intrinsic
+        def opener(typing, array):
+            columns = T.V_COLUMNS if array.ndim == 2 else 0
+            table_type = TableType(columns, array.dtype.bitwidth, field, fixed)
+
+            def codegen(context, builder, sig, args):
+                source = context.make_array(sig.args[0])(context, builder, args[0])
+                table = cgutils.create_struct_proxy(table_type)(context, builder)
+                table.data = builder.ptrtoint(source.data, _i64)
+                table.rows = builder.extract_value(source.shape, 0)
+                return table._getvalue()
+
+            return table_type(array), codegen
+
+        return opener
+
+    open_bytes = _array_opener("arena", True)
+    open_column = _array_opener("column", True)
+    open_rows = _array_opener("verdict rows", False)

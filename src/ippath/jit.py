@@ -1,7 +1,8 @@
 """How path functions become machine code: the two decorators, and where compiled code is kept.
 
-`kernel` marks a helper, `entry` the few functions that Python calls with a whole batch.  The same
-source runs compiled, uncompiled and checked:
+`kernel` marks a helper, `entry` the few functions that Python calls with a whole batch.  `hot` is a
+kernel on the way of every packet, always inlined; `cold` one that few packets need, never inlined,
+so that it stays out of the way of the others.  The same source runs compiled, uncompiled and checked:
 
 | environment            | effect                                                              |
 |------------------------|---------------------------------------------------------------------|
@@ -97,9 +98,19 @@ if COMPILED:
     _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": CHECKED}
 
     def kernel(function: F) -> F:
-        """A path helper: compiled into every entry that calls it."""
+        """A path helper: compiled into every entry that calls it, inlined where LLVM finds it wise."""
         # no wrapper for calls from Python: it would be compiled for every helper and never used
         return jit_link.compile_once(njit(**_KERNEL, **_OPTIONS)(function))
+
+    def hot(function: F) -> F:
+        """A helper on the way of every packet: always inlined."""
+        function.inlining = "alwaysinline"  # type: ignore[attr-defined]
+        return kernel(function)
+
+    def cold(function: F) -> F:
+        """A helper that few packets need: always a call."""
+        function.inlining = "noinline"  # type: ignore[attr-defined]
+        return kernel(function)
 
     def entry(function: F) -> F:
         """A function that Python calls with a whole batch: compiled once, kept on disk."""
@@ -112,6 +123,8 @@ else:
     def kernel(function: F) -> F:
         """A path helper, left as plain Python."""
         return function
+
+    hot = cold = kernel
 
     def entry(function: F) -> F:
         """A batch function, left as plain Python."""

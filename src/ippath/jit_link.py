@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba.core import codegen, compiler, types
 
 _NEEDED = (
@@ -31,16 +32,46 @@ class PartLibrary(codegen.JITCodeLibrary):
     """One helper: its own module, and the parts that it calls."""
 
     codegen = property(lambda self: _NoEnvironment())  # type: ignore[assignment]
+    inlining = ""  # an LLVM attribute: alwaysinline, noinline, or none
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Take the helper's code in, without the zeros that it would never read."""
+        _drop_zero_fill(ir_module)
+        super().add_ir_module(ir_module)
 
     def finalize(self) -> None:
         """Neither link, nor optimise, nor emit: the entry does it for all parts at once."""
         self._raise_if_finalized()
         self._finalize_dynamic_globals()
+        if self.inlining:
+            for function in self._final_module.functions:
+                if not function.is_declaration:
+                    function.add_function_attribute(self.inlining)
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
         """A part has no machine code of its own; nobody may call it from Python."""
         return 1
+
+
+def _drop_zero_fill(module: Any) -> None:
+    """Remove the zeros that Numba writes to every stack slot at the head of a function.
+
+    Slots are written before they are read all the same; but slots of calls to cold helpers cannot
+    be optimised away, and a packet would pay two stores for every call it does not make.
+    """
+    for function in module.functions:
+        if function.blocks:
+            head = function.blocks[0]
+            head.instructions = [i for i in head.instructions if not _is_zero_fill(i)]
+
+
+def _is_zero_fill(instruction: Any) -> bool:
+    if not isinstance(instruction, ir.instructions.StoreInstr):
+        return False
+    value, slot = instruction.operands
+    zero = isinstance(value, ir.Constant) and value.constant is None
+    return zero and isinstance(slot, ir.instructions.AllocaInstr)
 
 
 def _callees_last(libraries: list[Any]) -> list[Any]:
@@ -82,6 +113,7 @@ def _with_library(library_class: type) -> type:
             if self.state.library is None:
                 generator = self.state.targetctx.codegen()
                 library = library_class(generator, self.state.func_id.func_qualname)
+                library.inlining = getattr(self.state.func_id.func, "inlining", "")
                 library.enable_object_caching()
                 self.state.library = library
             return super().define_pipelines()

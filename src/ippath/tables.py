@@ -189,16 +189,19 @@ class State(NamedTuple):
 
 # the packet in hand (kernel: struct sk_buff and its control block)
 (
-    SKB_FRAME, SKB_LINK, SKB_END, SKB_WIRE_END, SKB_TIME_NS, SKB_DEVICE, SKB_MARK, SKB_PKT_TYPE,
-    SKB_FAMILY, SKB_IP, SKB_LEN, SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_PROTOCOL, SKB_TRANSPORT,
-    SKB_SRC_HI, SKB_SRC_LO, SKB_DST_HI, SKB_DST_LO, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR,
-    SKB_OPT_TS, SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_NEXTHDR_AT, SKB_UNCHECKED,
-    SKB_VERDICT, SKB_REASON, SKB_SOCKET, SKB_OUT_DEVICE, SKB_HINTED,
-    # the route (kernel: skb_dst); these travel with a hint
+    SKB_FRAME, SKB_LINK, SKB_END, SKB_WIRE_END, SKB_TIME_NS, SKB_DEVICE, SKB_MARK, SKB_LEN,
+    SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_SRC_HI, SKB_SRC_LO, SKB_DST_HI, SKB_DST_LO, SKB_NEXTHDR_AT,
+    # zero when a packet begins
+    SKB_FAMILY, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR, SKB_OPT_TS,
+    SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
+    # NONE when a packet begins
+    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE,
+    # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     SKB_COLUMNS,
 ) = range(50)  # fmt: skip
+SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_LAST = DST_SET, DST_TABLE
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
 HINT_VALID, HINT_HI, HINT_LO, HINT_TOS = SKB_FRAME, SKB_DST_HI, SKB_DST_LO, SKB_TOS
@@ -215,10 +218,12 @@ RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
 # who uses which row of `flow` and `result`
 FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)
 
-# verdict columns of a batch (int32[n, V_COLUMNS]): one cache line per packet
-(
-    V_VERDICT, V_REASON, V_FAMILY, V_PROTOCOL, V_NETWORK, V_TRANSPORT, V_PKT_TYPE, V_DEVICE,
-    V_RULE, V_ROUTE, V_NEXTHOP, V_OUT_DEVICE, V_SOCKET, V_FLAGS, V_LENGTH, V_SPARE,
-    V_COLUMNS,
-) = range(17)  # fmt: skip
-FLAG_HINTED, FLAG_UNCHECKED = 1, 2
+# verdict words of a packet (int32[n, V_COLUMNS]): half a cache line, unpacked in ippath.verdicts
+#   V_WHAT: verdict, reason << 8, family << 16, packet type + 1 << 20, FLAG_* << 24
+#   V_WHERE: network offset (NO_NETWORK: none), protocol + 1 << 16
+#   V_DEVICES: device + 1, out device + 1 << 16
+#   V_TAKER: the socket if FLAG_SOCKET is set, else the next hop
+V_WHAT, V_WHERE, V_DEVICES, V_TRANSPORT, V_LENGTH, V_RULE, V_ROUTE, V_TAKER, V_COLUMNS = range(9)
+FLAG_HINTED, FLAG_UNCHECKED, FLAG_SOCKET = 1, 2, 4
+NO_NETWORK = 0xFFFF
+MOST_DEVICES = 0xFFFE

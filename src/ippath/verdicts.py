@@ -41,26 +41,41 @@ class Verdicts:
     def __len__(self) -> int:
         return int(self.table.shape[0])
 
-    verdict = property(lambda self: self.table[:, T.V_VERDICT])
-    reason = property(lambda self: self.table[:, T.V_REASON])
-    family = property(lambda self: self.table[:, T.V_FAMILY])
-    protocol = property(lambda self: self.table[:, T.V_PROTOCOL])
-    device = property(lambda self: self.table[:, T.V_DEVICE])
-    packet_type = property(lambda self: self.table[:, T.V_PKT_TYPE])
-    rule = property(lambda self: self.table[:, T.V_RULE])
-    route = property(lambda self: self.table[:, T.V_ROUTE])
-    next_hop = property(lambda self: self.table[:, T.V_NEXTHOP])
-    out_device = property(lambda self: self.table[:, T.V_OUT_DEVICE])
-    network = property(lambda self: self.table[:, T.V_NETWORK])
+    def _bits(self, word: int, shift: int, mask: int) -> np.ndarray:
+        return (self.table[:, word] >> shift) & mask
+
+    def _flag(self, flag: int) -> np.ndarray:
+        return (self.table[:, T.V_WHAT] >> 24) & flag != 0
+
+    verdict = property(lambda self: self._bits(T.V_WHAT, 0, 0xFF))
+    reason = property(lambda self: self._bits(T.V_WHAT, 8, 0xFF))
+    family = property(lambda self: self._bits(T.V_WHAT, 16, 0xF))
+    packet_type = property(lambda self: self._bits(T.V_WHAT, 20, 0xF) - 1)
+    protocol = property(lambda self: self._bits(T.V_WHERE, 16, 0xFFFF) - 1)
+    device = property(lambda self: self._bits(T.V_DEVICES, 0, 0xFFFF) - 1)
+    out_device = property(lambda self: self._bits(T.V_DEVICES, 16, 0xFFFF) - 1)
     transport = property(lambda self: self.table[:, T.V_TRANSPORT])
     length = property(lambda self: self.table[:, T.V_LENGTH])
-    hinted = property(lambda self: (self.table[:, T.V_FLAGS] & T.FLAG_HINTED) != 0)
-    unchecked = property(lambda self: (self.table[:, T.V_FLAGS] & T.FLAG_UNCHECKED) != 0)
+    rule = property(lambda self: self.table[:, T.V_RULE])
+    route = property(lambda self: self.table[:, T.V_ROUTE])
+    hinted = property(lambda self: self._flag(T.FLAG_HINTED))
+    unchecked = property(lambda self: self._flag(T.FLAG_UNCHECKED))
+
+    @property
+    def network(self) -> np.ndarray:
+        """Offset of the IP header in the captured frame, -1 if none was found: int32[n]."""
+        offset = self._bits(T.V_WHERE, 0, 0xFFFF)
+        return np.where(offset == T.NO_NETWORK, -1, offset)
+
+    @property
+    def next_hop(self) -> np.ndarray:
+        """Row of the next hop, -1 if none or if a socket took the packet: int32[n]."""
+        return np.where(self._flag(T.FLAG_SOCKET), -1, self.table[:, T.V_TAKER])
 
     @property
     def socket(self) -> np.ndarray:
         """Number of the listener that took the packet, -1 if none: int32[n]."""
-        rows = self.table[:, T.V_SOCKET]
+        rows = np.where(self._flag(T.FLAG_SOCKET), self.table[:, T.V_TAKER], -1)
         return np.where(rows >= 0, self._sockets[rows], -1).astype(np.int32)
 
     @property

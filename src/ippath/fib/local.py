@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ippath.fib.multipath import mix32
-from ippath.jit import kernel
+from ippath.jit import hot, kernel
 from ippath.tables import GROUP_DEVICE, GROUP_FAMILY, GROUP_HI, GROUP_LO
 
 
-@kernel
+@hot
 def is_local4(fib, address):
     """Is the IPv4 address one of this host's, on any device (kernel: inet_lookup_ifaddr_rcu)?"""
     keys = fib.local_key

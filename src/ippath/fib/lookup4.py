@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ippath.fib.rules import TOS_MASK4, rule_matches
 from ippath.fib.search import search4
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE,
     ANY, CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL,
@@ -20,7 +20,7 @@ from ippath.tables import (
 from ippath.trace import T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SUPPRESS4, T_TABLE4, note
 
 
-@kernel
+@hot
 def route_type_error(kind):
     """The errno of a route type that refuses (kernel: fib_props), or 0."""
     if kind == RTN_UNREACHABLE:
@@ -34,7 +34,7 @@ def route_type_error(kind):
     return 0
 
 
-@kernel
+@hot
 def _usable_nexthop4(h, route, flow):
     """First usable next hop of the route, or NONE (kernel: fib_lookup_good_nhc)."""
     fib = h.fib4
@@ -54,7 +54,7 @@ def _usable_nexthop4(h, route, flow):
     return NONE
 
 
-@kernel
+@hot
 def table_lookup4(h, s, row, table, trace):
     """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
     fib, flow, result = h.fib4, s.flow[row], s.result[row]
@@ -99,7 +99,7 @@ def _suppressed4(h, rule, result):
     )
 
 
-@kernel
+@cold
 def _rules_lookup4(h, s, row, trace):
     fib, flow, result = h.fib4, s.flow[row], s.result[row]
     rules = fib.rule
@@ -131,7 +131,7 @@ def _rules_lookup4(h, s, row, trace):
     return ENETUNREACH
 
 
-@kernel
+@hot
 def fib_lookup4(h, s, row, trace):
     """Find the route of flow `row`; 0 with `result[row]` filled, or the errno of the failure."""
     result = s.result[row]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ippath.fib.multipath import multipath_hash
 from ippath.fib.rules import DSCP_MASK, rule_matches
 from ippath.fib.search import search6
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
     CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EINVAL, ENETUNREACH, FLOW_DST_HI,
@@ -209,7 +209,7 @@ def _suppressed6(h, rule, result):
     return group != ANY and h.device[fib.nexthop[result[RES_NH], NH_DEVICE], DEV_GROUP] == group
 
 
-@kernel
+@cold
 def _rules_lookup6(h, s, row, trace):
     fib, flow, result = h.fib6, s.flow[row], s.result[row]
     rules = fib.rule

@@ -6,7 +6,7 @@ multiply-and-xor hash with a per-host seed stands in, so that a run can be repea
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_POLICY4, CONF_HASH_POLICY6, CONF_HASH_SEED,
     FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_HI,
@@ -18,7 +18,7 @@ FIELD_SADDR, FIELD_DADDR, FIELD_PROTOCOL, FIELD_LABEL, FIELD_SPORT, FIELD_DPORT 
 )  # fmt: skip
 
 
-@kernel
+@hot
 def mix32(state, value):
     """Stir the 32 low bits of `value` into a 32-bit hash state."""
     state = (state ^ (value & 0xFFFFFFFF)) & 0xFFFFFFFF
@@ -44,7 +44,7 @@ def _fields(policy, fields, family6):
     return FIELD_SADDR | FIELD_DADDR
 
 
-@kernel
+@cold
 def multipath_hash(h, flow, family6):
     """31-bit hash of the flow by fib_multipath_hash_policy."""
     if family6:
@@ -67,7 +67,7 @@ def multipath_hash(h, flow, family6):
     return state >> 1
 
 
-@kernel
+@cold
 def select_multipath(fib, route, hashed):
     """The next hop whose bound first reaches the hash; NONE if no next hop is alive."""
     first = fib.route[route, ROUTE_NH_FIRST]

@@ -7,13 +7,13 @@ stored starts, so that signed comparison orders addresses.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot
 from ippath.tables import NONE, TABLE_COUNT, TABLE_FIRST, TABLE_TOP
 
 FLIP = -(1 << 63)
 
 
-@kernel
+@hot
 def search4(fib, table, address):
     """Node of the longest prefix of `address` (32 bits) in table row `table`, or NONE."""
     low = fib.table[table, TABLE_FIRST]
@@ -34,7 +34,7 @@ def search4(fib, table, address):
     return fib.leaf[low]
 
 
-@kernel
+@hot
 def search6(fib, table, hi, lo):
     """Node of the longest prefix of the IPv6 address (hi, lo) in table row `table`, or NONE."""
     low = fib.table[table, TABLE_FIRST]

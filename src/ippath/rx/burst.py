@@ -13,11 +13,9 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 
 from __future__ import annotations
 
-from numpy import int64
-
 from ippath.batch import DIRECTION_OUT
-from ippath.handles import open_bytes, open_state, open_tables
-from ippath.jit import entry, kernel
+from ippath.handles import open_bytes, open_column, open_rows, open_state, open_tables
+from ippath.jit import cold, entry, hot
 from ippath.mib import (
     M_Ip6InAddrErrors, M_Ip6InNoRoutes, M_IpExtInBcastOctets, M_IpExtInBcastPkts,
     M_IpExtInMcastOctets, M_IpExtInMcastPkts, M_IpExtInNoRoutes, M_IpInAddrErrors,
@@ -36,23 +34,22 @@ from ippath.rx.ipv6_input import ip6_rcv_core
 from ippath.rx.link import link_input
 from ippath.rx.local_deliver4 import ip_local_deliver
 from ippath.rx.local_deliver6 import ip6_input, ip6_mc_input
-from ippath.rx.packet import CONTINUE, count, drop, forget_route
+from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.rate_limit import SECOND, find_peer
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
-    CONF_LIST, CONF_LIST_GAP_NS, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4, DEVSTAT_RX_DROPPED,
-    DST_DEVICE, DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES,
-    EHOSTUNREACH, ENETUNREACH, FLAG_HINTED, FLAG_UNCHECKED, HINT_VALID, MISC_BYTES, MISC_COLLECT,
-    MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME, MISC_NOW_NS,
-    MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, PACKET_BROADCAST,
-    PACKET_MULTICAST, PEER_LAST_NS, PEER_TOKENS_NS, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST,
-    SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END, SKB_FAMILY, SKB_FRAG, SKB_FRAME, SKB_HINTED,
-    SKB_IHL, SKB_IP, SKB_LEN, SKB_LINK, SKB_MARK, SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_OPT_RR,
-    SKB_OPT_SRR, SKB_OPT_TS, SKB_OPTIONS, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON,
-    SKB_SOCKET, SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END,
-    V_DEVICE, V_FAMILY, V_FLAGS, V_LENGTH, V_NETWORK, V_NEXTHOP, V_OUT_DEVICE, V_PKT_TYPE,
-    V_PROTOCOL, V_REASON, V_ROUTE, V_RULE, V_SOCKET, V_TRANSPORT, V_VERDICT,
+    CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
+    DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES,
+    EHOSTUNREACH, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, HINT_VALID, MISC_BYTES,
+    MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
+    MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, NO_NETWORK,
+    PACKET_BROADCAST, PACKET_MULTICAST, PEER_LAST_NS, PEER_TOKENS_NS,
+    RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END,
+    SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP, SKB_LEN,
+    SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
+    SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END, V_COLUMNS,
+    V_DEVICES, V_LENGTH, V_ROUTE, V_RULE, V_TAKER, V_TRANSPORT, V_WHAT, V_WHERE,
 )  # fmt: skip
 from ippath.trace import T_ERROR_ROUTE, T_L2MCAST, note
 from ippath.wire.icmp import (
@@ -67,7 +64,7 @@ OUT_RESERVE_ROWS = 1 << 14
 ERROR_ROUTE_BURST = 5  # ip_rt_error_burst / ip_rt_error_cost
 
 
-@kernel
+@cold
 def ip_error(h, s, data, trace):
     """Input handler of an IPv4 error route (kernel: ip_error)."""
     skb = s.skb
@@ -107,7 +104,7 @@ def ip_error(h, s, data, trace):
     return drop(s, trace, reason)
 
 
-@kernel
+@cold
 def ip6_pkt_drop(h, s, data, trace):
     """Input handler of an IPv6 error route (kernel: ip6_pkt_discard, ip6_pkt_prohibit, dst_discard)."""
     skb = s.skb
@@ -126,7 +123,7 @@ def ip6_pkt_drop(h, s, data, trace):
     return drop(s, trace, reason)
 
 
-@kernel
+@hot
 def ip_receive(h, s, data, trace):
     """One IPv4 packet from header to verdict (kernel: ip_rcv, ip_rcv_finish)."""
     skb = s.skb
@@ -161,7 +158,7 @@ def ip_receive(h, s, data, trace):
         ip_forward(h, s, data, trace)
 
 
-@kernel
+@hot
 def ip6_receive(h, s, data, trace):
     """One IPv6 packet from header to verdict (kernel: ipv6_rcv, ip6_rcv_finish)."""
     skb = s.skb
@@ -181,62 +178,50 @@ def ip6_receive(h, s, data, trace):
         ip6_forward(h, s, data, trace)
 
 
-@kernel
+@hot
 def _begin_packet(s, frame, device):
     """Clear what the packet before left behind."""
     skb = s.skb
+    for field in range(SKB_FIRST_ZERO, SKB_FIRST_NONE):
+        skb[field] = 0
+    for field in range(SKB_FIRST_NONE, SKB_COLUMNS):
+        skb[field] = NONE
     skb[SKB_FRAME] = frame
     skb[SKB_DEVICE] = device
-    skb[SKB_PKT_TYPE] = NONE
-    skb[SKB_FAMILY] = 0
-    skb[SKB_IP] = 0
-    skb[SKB_PROTOCOL] = NONE
-    skb[SKB_TRANSPORT] = 0
-    skb[SKB_FRAG] = 0
-    skb[SKB_OPTIONS] = 0
-    skb[SKB_OPT_SRR] = 0
-    skb[SKB_OPT_RR] = 0
-    skb[SKB_OPT_TS] = 0
-    skb[SKB_OPT_ALERT] = 0
-    skb[SKB_OPT_ROUTED] = 0
-    skb[SKB_UNCHECKED] = 0
-    skb[SKB_VERDICT] = 0
-    skb[SKB_REASON] = R_NONE
-    skb[SKB_SOCKET] = NONE
-    skb[SKB_OUT_DEVICE] = NONE
-    skb[SKB_HINTED] = 0
-    forget_route(skb)
 
 
-@kernel
+@hot
 def forget_hint(s):
     """A receive list ended: no hint, and no route to compare with."""
     s.hint[HINT_VALID] = 0
     s.hint[SKB_SOCKET] = NONE  # identity of the route that the current sub-list shares
 
 
-@kernel
+@hot
 def _record(s, verdicts, row, start, network):
     """Write the packet's verdict row and add it to the accounts."""
     skb = s.skb
-    verdict, reason = skb[SKB_VERDICT], skb[SKB_REASON]
-    verdicts[row, V_VERDICT] = verdict
-    verdicts[row, V_REASON] = reason
-    verdicts[row, V_FAMILY] = skb[SKB_FAMILY]
-    verdicts[row, V_PROTOCOL] = skb[SKB_PROTOCOL]
-    verdicts[row, V_NETWORK] = network
-    verdicts[row, V_TRANSPORT] = skb[SKB_TRANSPORT] - start if skb[SKB_TRANSPORT] else NONE
-    verdicts[row, V_PKT_TYPE] = skb[SKB_PKT_TYPE]
-    verdicts[row, V_DEVICE] = skb[SKB_DEVICE]
+    verdict, reason, taker = skb[SKB_VERDICT], skb[SKB_REASON], skb[SKB_SOCKET]
+    flags = skb[SKB_HINTED] * FLAG_HINTED + skb[SKB_UNCHECKED] * FLAG_UNCHECKED
+    if taker != NONE:
+        flags |= FLAG_SOCKET
+    else:
+        taker = skb[DST_NH]
+    verdicts[row, V_WHAT] = (
+        verdict
+        | (reason << 8)
+        | (skb[SKB_FAMILY] << 16)
+        | ((skb[SKB_PKT_TYPE] + 1) << 20)
+        | (flags << 24)
+    )
+    verdicts[row, V_WHERE] = network | ((skb[SKB_PROTOCOL] + 1) << 16)
+    verdicts[row, V_DEVICES] = (skb[SKB_DEVICE] + 1) | ((skb[SKB_OUT_DEVICE] + 1) << 16)
+    transport = skb[SKB_TRANSPORT]
+    verdicts[row, V_TRANSPORT] = transport - start if transport else NONE
+    verdicts[row, V_LENGTH] = skb[SKB_WIRE_END] - start
     verdicts[row, V_RULE] = skb[DST_RULE]
     verdicts[row, V_ROUTE] = skb[DST_ROUTE]
-    verdicts[row, V_NEXTHOP] = skb[DST_NH]
-    verdicts[row, V_OUT_DEVICE] = skb[SKB_OUT_DEVICE]
-    verdicts[row, V_SOCKET] = skb[SKB_SOCKET]
-    verdicts[row, V_FLAGS] = (FLAG_HINTED if skb[SKB_HINTED] else 0) | (
-        FLAG_UNCHECKED if skb[SKB_UNCHECKED] else 0
-    )
-    verdicts[row, V_LENGTH] = skb[SKB_WIRE_END] - start
+    verdicts[row, V_TAKER] = taker
     s.verdicts[verdict] += 1
     if verdict == DROPPED or verdict == UNSUPPORTED or (verdict == CONSUMED and reason != R_NONE):
         s.reasons[reason] += 1
@@ -246,40 +231,44 @@ def _record(s, verdicts, row, start, network):
 
 @entry
 def receive_burst(
-    tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device, direction, mark,
-    verdicts, first_frame, begin, end, trace,
+    tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device,
+    direction, mark, verdicts, first_frame, begin, end, trace,
 ):  # fmt: skip
     """Receive packets [begin, end) of a batch; returns the first packet not done.
 
-    A receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
+    The arrays are the columns of a PacketBatch; `verdicts` is int32[n, V_COLUMNS].  The return
+    value is below `end` when the output arena has to be emptied first; call again from there.  A
+    receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
     how a capture is cut into batches.
-
-    The arrays are the columns of a PacketBatch; `verdicts` is int32[n, V_COLUMNS].  The return value is below `end` when the output arena has to
-    be emptied first; call again from there.
     """
     h, s, data = open_tables(tables), open_state(state), open_bytes(arena)
+    offset, time_ns, mark = open_column(offset), open_column(time_ns), open_column(mark)
+    length, wire_length = open_column(length), open_column(wire_length)
+    link_type, direction = open_column(link_type), open_column(direction)
+    capture_device, verdicts = open_column(capture_device), open_rows(verdicts)
     skb, misc = s.skb, s.misc
     list_size, list_gap = h.conf[CONF_LIST], h.conf[CONF_LIST_GAP_NS]
-    now = misc[MISC_NOW_NS]
+    collect = misc[MISC_COLLECT]
     for row in range(begin, end):
-        if s.misc[MISC_COLLECT] and (
-            s.misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES > s.out_data.shape[0]
-            or s.misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
+        if collect and (
+            misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES > s.out_data.shape[0]
+            or misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
         ):
             return row
-        start, size, time = offset[row], int64(length[row]), time_ns[row]
-        now = max(now, time)  # a clock never goes back
-        s.misc[MISC_NOW_NS] = now
-        _begin_packet(s, first_frame + row, int64(capture_device[row]))
+        start, size, time = offset[row], length[row], time_ns[row]
+        now = max(misc[MISC_NOW_NS], time)  # a clock never goes back
+        misc[MISC_NOW_NS] = now
+        _begin_packet(s, first_frame + row, capture_device[row])
+        wire = max(size, wire_length[row])
         skb[SKB_LINK] = start
         skb[SKB_END] = start + size
-        skb[SKB_WIRE_END] = start + max(size, int64(wire_length[row]))
+        skb[SKB_WIRE_END] = start + wire
         skb[SKB_TIME_NS] = now
         skb[SKB_MARK] = mark[row]
-        s.misc[MISC_PACKETS] += 1
-        s.misc[MISC_BYTES] += skb[SKB_WIRE_END] - start
-        network = NONE
-        if link_input(h, s, data, int64(link_type[row]), direction[row] == DIRECTION_OUT, trace) == CONTINUE:
+        misc[MISC_PACKETS] += 1
+        misc[MISC_BYTES] += wire
+        network = NO_NETWORK
+        if link_input(h, s, data, link_type[row], direction[row] == DIRECTION_OUT, trace) == CONTINUE:
             network = skb[SKB_IP] - start
             family, device = skb[SKB_FAMILY], skb[SKB_DEVICE]
             if (

@@ -6,7 +6,7 @@ Drops: NOT_SPECIFIED, IP_INHDR, UNHANDLED_PROTO, PKT_TOO_SMALL; some with ICMPv6
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTruncatedPkts
 from ippath.reasons import (
     R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_SMALL, R_UNHANDLED_PROTO,
@@ -156,7 +156,7 @@ def _options_header(h, s, data, trace, at, header, payload):
     return outcome
 
 
-@kernel
+@cold
 def parse_hop_by_hop(h, s, data, trace, payload):
     """Hop-by-hop options right after the IPv6 header (kernel: ipv6_parse_hopopts)."""
     outcome = _options_header(h, s, data, trace, s.skb[SKB_IP] + HEADER, NEXTHDR_HOP, payload)

@@ -6,7 +6,7 @@ Drops: IP_INHDR (TTL), PKT_TOO_BIG, NOT_SPECIFIED, NEIGH_FAILED.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot
 from ippath.mib import M_IpForwDatagrams, M_IpFragFails, M_IpInHdrErrors
 from ippath.reasons import (
     R_CAPTURE_CUT, R_IP_INHDR, R_NEIGH_FAILED, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
@@ -35,7 +35,7 @@ TS_ONLY, TS_ADDRESS = 0, 1
 DAY_MS = 86_400_000
 
 
-@kernel
+@hot
 def forward_mtu4(h, s):
     """MTU for a forwarded packet: the route's metric, else the device's (kernel: ip_dst_mtu_maybe_forward)."""
     skb = s.skb
@@ -45,7 +45,7 @@ def forward_mtu4(h, s):
     return min(mtu, 65535)
 
 
-@kernel
+@cold
 def _fill_options(h, s, buf):
     """Record this router in record route and timestamp options (kernel: ip_forward_options)."""
     skb = s.skb
@@ -76,7 +76,7 @@ def _fill_options(h, s, buf):
             store8(buf, at + 2, pointer + 4)
 
 
-@kernel
+@cold
 def _rewrite(h, s, data, ttl):
     """Copy the packet to scratch as it leaves: TTL reduced, options filled, checksum right."""
     skb, buf = s.skb, s.scratch
@@ -90,7 +90,7 @@ def _rewrite(h, s, data, ttl):
         store16be(buf, CHECKSUM, checksum(buf, 0, skb[SKB_IHL]))
 
 
-@kernel
+@hot
 def ip_forward(h, s, data, trace):
     """Forward the packet in hand; always DONE."""
     skb = s.skb

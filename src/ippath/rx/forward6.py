@@ -6,7 +6,7 @@ Drops: IP_INADDRERRORS, IP_INHDR (hop limit), PKT_TOO_BIG, NOT_SPECIFIED.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot
 from ippath.mib import (
     M_Ip6FragFails, M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTooBigErrors, M_Ip6OutForwDatagrams,
 )  # fmt: skip
@@ -33,7 +33,7 @@ from ippath.wire.memory import copy, load8, store8
 MINIMUM_MTU = 1280
 
 
-@kernel
+@hot
 def forward_mtu6(h, s):
     """MTU for forwarding: a locked metric, else the device's (kernel: ip6_dst_mtu_maybe_forward)."""
     skb = s.skb
@@ -44,7 +44,7 @@ def forward_mtu6(h, s):
     return max(mtu, MINIMUM_MTU)
 
 
-@kernel
+@hot
 def output_mtu6(h, s):
     """MTU that the output step compares with: any metric counts (kernel: ip6_skb_dst_mtu)."""
     skb = s.skb
@@ -54,7 +54,7 @@ def output_mtu6(h, s):
     return max(h.device[skb[DST_DEVICE], DEV_MTU6], MINIMUM_MTU)
 
 
-@kernel
+@hot
 def _source_may_pass(h, s, data, trace):
     """Scope checks of a source that leaves its link (RFC 4007; kernel: ip6_forward)."""
     skb = s.skb
@@ -69,7 +69,7 @@ def _source_may_pass(h, s, data, trace):
     return True
 
 
-@kernel
+@hot
 def ip6_forward(h, s, data, trace):
     """Forward the packet in hand; always DONE."""
     skb = s.skb

@@ -6,7 +6,7 @@ Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import (
     M_IcmpInAddrMaskReps, M_IcmpInAddrMasks, M_IcmpInCsumErrors, M_IcmpInDestUnreachs,
     M_IcmpInEchoReps, M_IcmpInEchos, M_IcmpInErrors, M_IcmpInMsgs, M_IcmpInParmProbs,
@@ -23,7 +23,7 @@ from ippath.tables import (
     RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN, SKB_TIME_NS,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
-from ippath.wire.checksum import fold, partial
+from ippath.wire.checksum import all_ones, partial
 from ippath.wire.icmp import (
     ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_HEADER, ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT,
     ICMP_SOURCE_QUENCH, ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP, ICMP_TIMESTAMP_REPLY, ICMP_TYPES,
@@ -83,7 +83,7 @@ def _quotation(s, data, trace, at, size):
     return deliver(s, trace)
 
 
-@kernel
+@cold
 def icmp_rcv(h, s, data, trace):
     """Handle the ICMP message in hand; always DONE."""
     skb = s.skb
@@ -95,7 +95,7 @@ def icmp_rcv(h, s, data, trace):
         unchecked(s)
         if size >= ICMP_HEADER and present < ICMP_HEADER:
             return capture_cut(s, trace, ICMP_HEADER)
-    elif fold(partial(data, at, size)) != 0xFFFF:
+    elif not all_ones(partial(data, at, size)):
         count(s, M_IcmpInCsumErrors)
         count(s, M_IcmpInErrors)
         return drop(s, trace, R_ICMP_CSUM)

@@ -7,7 +7,7 @@ In:  the packet in hand.   Out: a message on its way, or nothing if a condition 
 from __future__ import annotations
 
 from ippath.fib.lookup4 import fib_lookup4
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import (
     M_IcmpMsgOutType0, M_IcmpOutDestUnreachs, M_IcmpOutEchoReps, M_IcmpOutMsgs, M_IcmpOutParmProbs,
     M_IcmpOutRateLimitGlobal, M_IcmpOutRateLimitHost, M_IcmpOutRedirects, M_IcmpOutTimeExcds,
@@ -127,7 +127,7 @@ def _write_and_send(h, s, trace, kind, code, info, source, destination, tos, siz
 def _error_allowed(s, data, kind):
     """The conditions under which no error may be sent (RFC 1122 section 3.2.2)."""
     skb = s.skb
-    if skb[DST_SET] == 0 or skb[SKB_PKT_TYPE] != PACKET_HOST:
+    if skb[DST_SET] != 1 or skb[SKB_PKT_TYPE] != PACKET_HOST:
         return False
     if skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST:
         return False
@@ -142,7 +142,7 @@ def _error_allowed(s, data, kind):
     return True
 
 
-@kernel
+@cold
 def icmp_send(h, s, data, trace, kind, code, info):
     """Answer the packet in hand with an ICMP error, if it may be answered."""
     skb = s.skb
@@ -254,7 +254,7 @@ def icmp_reply(h, s, data, trace, kind, info, body, size):
     )
 
 
-@kernel
+@cold
 def ip_rt_send_redirect(h, s, data, trace):
     """Tell the sender of the packet in hand about the better first hop, not too often."""
     skb = s.skb

@@ -5,7 +5,7 @@ Drops: ICMP_CSUM, PKT_TOO_SMALL, IPV6_NDISC_HOP_LIMIT, IPV6_NDISC_BAD_CODE, UNHA
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import (
     M_Icmp6InCsumErrors, M_Icmp6InDestUnreachs, M_Icmp6InEchoReplies, M_Icmp6InEchos,
     M_Icmp6InErrors, M_Icmp6InGroupMembQueries, M_Icmp6InGroupMembReductions,
@@ -90,7 +90,7 @@ def _echo(h, s, data, trace, at, size):
     return deliver(s, trace)
 
 
-@kernel
+@cold
 def icmpv6_rcv(h, s, data, trace):
     """Handle the ICMPv6 message in hand; always DONE."""
     skb = s.skb

@@ -5,7 +5,7 @@ icmpv6_echo_reply, ndisc_send_redirect; RFC 4443 section 2.4).
 from __future__ import annotations
 
 from ippath.fib.search import search6
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import (
     M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutMsgs, M_Icmp6OutParmProblems,
     M_Icmp6OutPktTooBigs, M_Icmp6OutRateLimitHost, M_Icmp6OutRedirects, M_Icmp6OutTimeExcds,
@@ -195,7 +195,7 @@ def _answerable(s, data, kind, code, info):
     return not _is_ineligible(s, data)
 
 
-@kernel
+@cold
 def icmp6_send(h, s, data, trace, kind, code, info):
     """Answer the packet in hand with an ICMPv6 error, if it may be answered."""
     skb = s.skb
@@ -268,7 +268,7 @@ def icmp6_echo_reply(h, s, data, trace, info, body, size):
     )  # fmt: skip
 
 
-@kernel
+@cold
 def ndisc_send_redirect(h, s, data, trace):
     """Tell the sender of the packet in hand about the better first hop (RFC 4861 section 8.2)."""
     skb = s.skb

@@ -6,7 +6,7 @@ Drops: OTHERHOST, IP_INHDR, IP_CSUM, PKT_TOO_SMALL.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot
 from ippath.mib import (
     M_IpExtInCEPkts, M_IpExtInCsumErrors, M_IpExtInECT0Pkts, M_IpExtInECT1Pkts,
     M_IpExtInNoECTPkts, M_IpExtInOctets, M_IpExtInTruncatedPkts, M_IpInHdrErrors, M_IpInReceives,
@@ -26,7 +26,7 @@ from ippath.wire.ipv4 import (
 from ippath.wire.memory import load8, load16be, load32be
 
 
-@kernel
+@hot
 def count_ecn4(s, tos):
     """Count the packet by its ECN codepoint, before the checksum is verified."""
     ecn = tos & 3
@@ -40,7 +40,7 @@ def count_ecn4(s, tos):
         count(s, M_IpExtInCEPkts)
 
 
-@kernel
+@hot
 def ip_rcv_core(s, data, trace):
     """Check the IPv4 header; CONTINUE with the fields in `skb`, or DONE."""
     skb = s.skb

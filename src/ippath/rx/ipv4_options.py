@@ -6,7 +6,7 @@ Drops: IP_INHDR with ICMP parameter problem; NOT_SPECIFIED for refused source ro
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, kernel
 from ippath.mib import M_IpInHdrErrors
 from ippath.reasons import R_IP_INHDR, R_NOT_SPECIFIED, R_SOURCE_ROUTE
 from ippath.rx.icmp_send import ICMP_PARAMETER_PROBLEM, icmp_send
@@ -101,7 +101,7 @@ def _parse_options(skb, data, ip, ihl):
     return _FINE
 
 
-@kernel
+@cold
 def ip_rcv_options(h, s, data, trace):
     """Parse the options of the packet in hand; CONTINUE or DONE."""
     skb = s.skb

@@ -6,7 +6,7 @@ Drops: OTHERHOST, IPV6DISABLED, IP_INHDR, UNHANDLED_PROTO, UNICAST_IN_L2_MULTICA
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot
 from ippath.mib import (
     M_Ip6InCEPkts, M_Ip6InDiscards, M_Ip6InECT0Pkts, M_Ip6InECT1Pkts, M_Ip6InHdrErrors,
     M_Ip6InNoECTPkts, M_Ip6InOctets, M_Ip6InReceives, M_Ip6InTruncatedPkts,
@@ -31,7 +31,7 @@ from ippath.wire.ipv6 import (
 from ippath.wire.memory import load8, load16be, load32be, load64be
 
 
-@kernel
+@hot
 def count_ecn6(s, traffic_class):
     """Count the packet by its ECN codepoint."""
     ecn = traffic_class & 3
@@ -45,19 +45,19 @@ def count_ecn6(s, traffic_class):
         count(s, M_Ip6InCEPkts)
 
 
-@kernel
+@cold
 def _bad_header(s, trace, reason):
     count(s, M_Ip6InHdrErrors)
     return drop(s, trace, reason)
 
 
-@kernel
+@cold
 def _bad_address(s, trace, hi, lo, reason):
     note(trace, T_IP6_ADDRESS, hi, lo, reason)
     return _bad_header(s, trace, reason)
 
 
-@kernel
+@hot
 def ip6_rcv_core(h, s, data, trace):
     """Check the IPv6 header; CONTINUE with the fields in `skb`, or DONE."""
     skb = s.skb

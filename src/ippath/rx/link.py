@@ -10,12 +10,12 @@ Drops: OTHERHOST, UNHANDLED_PROTO, DEV_READY.   Unsupported: LINK_TYPE, LINK_HEA
 from __future__ import annotations
 
 from ippath.batch import LINK_ETHERNET, LINK_LINUX_SLL, LINK_LINUX_SLL2
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.reasons import (
     R_DEV_READY, R_HDR_TRUNC, R_LINK_HEADER, R_LINK_TYPE, R_NO_DEVICE, R_NONE, R_OTHERHOST,
     R_OUTGOING, R_UNHANDLED_PROTO,
 )  # fmt: skip
-from ippath.rx.packet import CONTINUE, capture_cut, consume, drop, unsupported
+from ippath.rx.packet import CONTINUE, DONE, capture_cut, consume, drop, unsupported
 from ippath.tables import (
     DEV_LOOPBACK, DEV_MAC, DEV_UP, DEV_VLAN_COUNT, DEV_VLAN_FIRST, DEVSTAT_RX, DEVSTAT_RX_BYTES,
     NONE, PACKET_BROADCAST, PACKET_HOST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING,
@@ -24,7 +24,7 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.trace import T_LINK, T_LINK_MAC, T_VLAN, T_VLAN_UNKNOWN, note
 from ippath.wire.ether import (
-    ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, LINK_BAD, LINK_CUT, LINK_UNKNOWN, find_network,
+    ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, LINK_FOUND, LINK_UNKNOWN, find_network,
 )  # fmt: skip
 from ippath.wire.memory import load8, load16be, load32be
 
@@ -32,7 +32,7 @@ BROADCAST_MAC = 0xFFFFFFFFFFFF
 _NO_PACKET_TYPE = -1
 
 
-@kernel
+@hot
 def _packet_type(h, s, data, trace, link_type, start, device):
     """PACKET_* of a frame whose link-level header is known to be complete."""
     if link_type == LINK_ETHERNET:
@@ -62,36 +62,11 @@ def _vlan_device(h, device, protocol, tag):
     return NONE
 
 
-@kernel
-def link_input(h, s, data, link_type, direction_out, trace):
-    """Peel the link level off; returns CONTINUE with SKB_FAMILY 4 or 6, or DONE."""
+@cold
+def _vlan_input(h, s, data, trace, link_type, protocol, outer, inner):
+    """Find the VLAN device of a tagged frame (kernel: vlan_do_receive); CONTINUE or DONE."""
     skb = s.skb
-    start, end = skb[SKB_LINK], skb[SKB_END]
-    device = skb[SKB_DEVICE]
-    if device < 0 or device >= h.device.shape[0]:
-        skb[SKB_DEVICE] = NONE
-        return unsupported(s, trace, R_NO_DEVICE)
-    status, at, ethertype, protocol, outer, inner = find_network(data, start, end, link_type)
-    skb[SKB_IP] = at
-    skb[SKB_AVAIL] = max(0, end - at)
-    skb[SKB_LEN] = max(0, skb[SKB_WIRE_END] - at)
-    if status == LINK_UNKNOWN:
-        return unsupported(s, trace, R_LINK_TYPE)
-    if status == LINK_BAD or status == LINK_CUT:
-        if skb[SKB_WIRE_END] > end:
-            return capture_cut(s, trace, at - start + 4)
-        return drop(s, trace, R_HDR_TRUNC) if at > start else unsupported(s, trace, R_LINK_HEADER)
-    kind = _packet_type(h, s, data, trace, link_type, start, device)
-    if direction_out:
-        kind = PACKET_OUTGOING
-    if kind == PACKET_OUTGOING:
-        skb[SKB_PKT_TYPE] = kind
-        skb[SKB_FAMILY] = 4 if ethertype == ETH_P_IP else (6 if ethertype == ETH_P_IPV6 else 0)
-        return consume(s, trace, R_OUTGOING)
-    if h.device[device, DEV_UP] == 0:
-        return drop(s, trace, R_DEV_READY)
-    s.devstat[device, DEVSTAT_RX] += 1
-    s.devstat[device, DEVSTAT_RX_BYTES] += skb[SKB_WIRE_END] - start
+    device, kind, start = skb[SKB_DEVICE], skb[SKB_PKT_TYPE], skb[SKB_LINK]
     while outer >= 0:
         below = _vlan_device(h, device, protocol, outer)
         if below == NONE:
@@ -103,7 +78,7 @@ def link_input(h, s, data, link_type, direction_out, trace):
             if h.device[below, DEV_UP] == 0:
                 return drop(s, trace, R_DEV_READY)
             if link_type == LINK_ETHERNET and (kind == PACKET_OTHERHOST or kind == PACKET_HOST):
-                # a VLAN device may have a MAC of its own (vlan_do_receive)
+                # a VLAN device may have a MAC of its own
                 kind = _packet_type(h, s, data, trace, link_type, start, below)
             device = below
             s.devstat[device, DEVSTAT_RX] += 1
@@ -111,16 +86,60 @@ def link_input(h, s, data, link_type, direction_out, trace):
         protocol, outer, inner = 0x8100, inner, -1
     skb[SKB_DEVICE] = device
     skb[SKB_PKT_TYPE] = kind
-    note(trace, T_LINK, device, kind, ethertype, at - start)
-    if ethertype == ETH_P_IP:
-        skb[SKB_FAMILY] = 4
-        return CONTINUE
-    if ethertype == ETH_P_IPV6:
-        skb[SKB_FAMILY] = 6
-        return CONTINUE
-    skb[SKB_FAMILY] = 0
-    if kind == PACKET_OTHERHOST:
+    return CONTINUE
+
+
+@cold
+def _link_unreadable(s, trace, status):
+    """The verdict of a frame whose network header was not found."""
+    skb = s.skb
+    if status == LINK_UNKNOWN:
+        return unsupported(s, trace, R_LINK_TYPE)
+    if skb[SKB_WIRE_END] > skb[SKB_END]:
+        return capture_cut(s, trace, skb[SKB_IP] - skb[SKB_LINK] + 4)
+    if skb[SKB_IP] > skb[SKB_LINK]:
+        return drop(s, trace, R_HDR_TRUNC)
+    return unsupported(s, trace, R_LINK_HEADER)
+
+
+@cold
+def _not_ip(s, trace, ethertype):
+    if s.skb[SKB_PKT_TYPE] == PACKET_OTHERHOST:
         return drop(s, trace, R_OTHERHOST)
     if ethertype == ETH_P_ARP:
         return consume(s, trace, R_NONE)
     return drop(s, trace, R_UNHANDLED_PROTO)
+
+
+@hot
+def link_input(h, s, data, link_type, direction_out, trace):
+    """Peel the link level off; returns CONTINUE with SKB_FAMILY 4 or 6, or DONE."""
+    skb = s.skb
+    start, end, wire_end = skb[SKB_LINK], skb[SKB_END], skb[SKB_WIRE_END]
+    device = skb[SKB_DEVICE]
+    if device < 0 or device >= h.device.shape[0]:
+        skb[SKB_DEVICE] = NONE
+        return unsupported(s, trace, R_NO_DEVICE)
+    status, at, ethertype, protocol, outer, inner = find_network(data, start, end, link_type)
+    skb[SKB_IP] = at
+    skb[SKB_AVAIL] = max(0, end - at)
+    skb[SKB_LEN] = max(0, wire_end - at)
+    if status != LINK_FOUND:
+        return _link_unreadable(s, trace, status)
+    family = 4 if ethertype == ETH_P_IP else (6 if ethertype == ETH_P_IPV6 else 0)
+    kind = _packet_type(h, s, data, trace, link_type, start, device)
+    if direction_out:
+        kind = PACKET_OUTGOING
+    skb[SKB_PKT_TYPE] = kind
+    if kind == PACKET_OUTGOING:
+        skb[SKB_FAMILY] = family
+        return consume(s, trace, R_OUTGOING)
+    if h.device[device, DEV_UP] == 0:
+        return drop(s, trace, R_DEV_READY)
+    s.devstat[device, DEVSTAT_RX] += 1
+    s.devstat[device, DEVSTAT_RX_BYTES] += wire_end - start
+    if outer >= 0 and _vlan_input(h, s, data, trace, link_type, protocol, outer, inner) != CONTINUE:
+        return DONE
+    note(trace, T_LINK, skb[SKB_DEVICE], skb[SKB_PKT_TYPE], ethertype, at - start)
+    skb[SKB_FAMILY] = family
+    return CONTINUE if family else _not_ip(s, trace, ethertype)

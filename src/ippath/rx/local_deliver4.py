@@ -7,7 +7,7 @@ Drops: IP_NOPROTO with ICMP protocol unreachable.   Unsupported: FRAGMENT.
 from __future__ import annotations
 
 from ippath.frag.defrag import defragment
-from ippath.jit import kernel
+from ippath.jit import hot
 from ippath.mib import M_IpInDelivers, M_IpInUnknownProtos
 from ippath.reasons import R_IP_NOPROTO
 from ippath.rx.icmp_input import icmp_rcv
@@ -20,13 +20,13 @@ from ippath.wire.icmp import ICMP_UNREACHABLE, PROTOCOL_UNREACHABLE
 from ippath.wire.ipv4 import IPPROTO_ICMP, IPPROTO_UDP, IPPROTO_UDPLITE, MF, OFFSET_MASK
 
 
-@kernel
+@hot
 def has_handler(h, first_word, protocol):
     """Is there a handler for this IP protocol number (kernel: inet_protos)?"""
     return (h.conf[first_word + (protocol >> 6)] >> (protocol & 63)) & 1 == 1
 
 
-@kernel
+@hot
 def ip_local_deliver(h, s, data, trace):
     """Deliver the packet in hand to its protocol; always DONE."""
     skb = s.skb

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ippath.fib.local import has_joined
 from ippath.frag.defrag import defragment
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.mib import (
     M_Ip6InDelivers, M_Ip6InDiscards, M_Ip6InHdrErrors, M_Ip6InMcastOctets, M_Ip6InMcastPkts,
     M_Ip6InUnknownProtos,
@@ -72,7 +72,7 @@ def _is_mld(s, data):
     return kind == MLD_QUERY or kind == MLD_REPORT or kind == MLD_REDUCTION or kind == MLD2_REPORT
 
 
-@kernel
+@hot
 def ip6_input(h, s, data, trace):
     """Deliver the packet in hand to its protocol; always DONE."""
     skb = s.skb
@@ -114,7 +114,7 @@ def ip6_input(h, s, data, trace):
     return drop(s, trace, R_IP_NOPROTO)
 
 
-@kernel
+@cold
 def ip6_mc_input(h, s, data, trace):
     """A packet to a multicast group (kernel: ip6_mc_input)."""
     skb = s.skb

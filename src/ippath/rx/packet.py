@@ -5,25 +5,25 @@ A stage returns CONTINUE, or DONE once the packet has its verdict.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.reasons import (
     CONSUMED, DELIVERED, DROPPED, FORWARDED, R_CAPTURE_CUT, R_NONE, UNSUPPORTED,
 )  # fmt: skip
 from ippath.tables import (
-    DST_FIRST, DST_LAST, DST_SET, NONE, SKB_AVAIL, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT,
+    SKB_AVAIL, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT,
 )  # fmt: skip
 from ippath.trace import T_CUT, T_VERDICT, note
 
 CONTINUE, DONE = 0, 1
 
 
-@kernel
+@hot
 def count(s, counter, by=1):
     """Add to a counter of `ippath.mib`."""
     s.counters[counter] += by
 
 
-@kernel
+@hot
 def drop(s, trace, reason):
     """The packet ends here, dropped for `reason`."""
     s.skb[SKB_VERDICT] = DROPPED
@@ -32,7 +32,7 @@ def drop(s, trace, reason):
     return DONE
 
 
-@kernel
+@cold
 def unsupported(s, trace, reason):
     """ippath cannot say what Linux would do with this packet."""
     s.skb[SKB_VERDICT] = UNSUPPORTED
@@ -41,14 +41,14 @@ def unsupported(s, trace, reason):
     return DONE
 
 
-@kernel
+@cold
 def capture_cut(s, trace, needed):
     """The deciding bytes were on the wire but not in the capture."""
     note(trace, T_CUT, s.skb[SKB_AVAIL], needed)
     return unsupported(s, trace, R_CAPTURE_CUT)
 
 
-@kernel
+@hot
 def deliver(s, trace):
     """The packet reached a socket or protocol handler."""
     s.skb[SKB_VERDICT] = DELIVERED
@@ -66,7 +66,7 @@ def consume(s, trace, reason):
     return DONE
 
 
-@kernel
+@hot
 def forwarded(s, trace):
     """The packet left by another device."""
     s.skb[SKB_VERDICT] = FORWARDED
@@ -80,10 +80,3 @@ def unchecked(s):
     """Remember that a check could not be made because the capture was cut."""
     s.skb[SKB_UNCHECKED] = 1
 
-
-@kernel
-def forget_route(skb):
-    """No route is attached."""
-    for field in range(DST_FIRST, DST_LAST + 1):
-        skb[field] = NONE
-    skb[DST_SET] = 0

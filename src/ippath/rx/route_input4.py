@@ -12,7 +12,7 @@ from __future__ import annotations
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.mib import M_TcpExtIPReversePathFilter
 from ippath.reasons import (
     R_IP_INVALID_DEST, R_IP_INVALID_SOURCE, R_IP_LOCALNET, R_IP_RPFILTER, R_NOT_SPECIFIED,
@@ -47,7 +47,7 @@ DSCP_MASK = 0xFC
 LOOPBACK_DEVICE = 0
 
 
-@kernel
+@cold
 def _refuse(s, trace, reason):
     """Drop in route input, with the counter of the reverse path filter where it is due."""
     if reason == R_IP_RPFILTER:
@@ -55,19 +55,19 @@ def _refuse(s, trace, reason):
     return drop(s, trace, reason)
 
 
-@kernel
+@cold
 def _martian_source(s, trace, reason):
     note(trace, T_MARTIAN_SOURCE, s.skb[SKB_SRC_LO], reason)
     return _refuse(s, trace, reason)
 
 
-@kernel
+@cold
 def _martian_destination(s, trace, reason):
     note(trace, T_MARTIAN_DEST, s.skb[SKB_DST_LO], reason)
     return _refuse(s, trace, reason)
 
 
-@kernel
+@cold
 def _same_subnet(h, device, one, other):
     """Are both addresses in one subnet configured on the device (kernel: inet_addr_onlink)?"""
     address = h.address
@@ -95,7 +95,7 @@ def _wants_redirect(h, device, source, gateway, valid):
 # --- the hint ---------------------------------------------------------------------------------------
 
 
-@kernel
+@hot
 def ip_can_use_hint(s):
     """Same destination and same TOS byte as the hint?"""
     skb, hint = s.skb, s.hint
@@ -107,7 +107,7 @@ def ip_can_use_hint(s):
     )
 
 
-@kernel
+@hot
 def ip_route_use_hint(h, s, trace):
     """Take the route of the hint after the source checks that remain (Linux 5.5 and later).
 
@@ -144,7 +144,7 @@ def ip_route_use_hint(h, s, trace):
     return CONTINUE
 
 
-@kernel
+@hot
 def ip_extract_route_hint(h, s):
     """Make the packet in hand the hint, unless a guard forbids it (kernel: since 5.5, 6.6, 6.18)."""
     skb, hint = s.skb, s.hint
@@ -172,7 +172,7 @@ def ip_extract_route_hint(h, s):
 # --- the slow path ----------------------------------------------------------------------------------
 
 
-@kernel
+@hot
 def _attach(s, kind, local, device, identity):
     """Attach a route that is not tied to a FIB entry."""
     skb, result = s.skb, s.result[FLOW_INPUT]
@@ -191,13 +191,13 @@ def _attach(s, kind, local, device, identity):
     skb[DST_REDIRECT] = 0
 
 
-@kernel
+@hot
 def _fresh_identity(s):
     """A route object of this packet's own: never equal to another packet's."""
     return -2 - s.skb[SKB_FRAME]
 
 
-@kernel
+@cold
 def _error_route(s, trace, error):
     _attach(s, RTN_UNREACHABLE, 0, LOOPBACK_DEVICE, _fresh_identity(s))
     s.skb[DST_ERROR] = error
@@ -213,7 +213,7 @@ def _no_result(s):
     result[RES_TABLE] = NONE
 
 
-@kernel
+@cold
 def dissect_ports(s, data, flow):
     """Fill protocol and ports of a flow from the packet (kernel: fib4_rules_early_flow_dissect)."""
     skb = s.skb
@@ -228,7 +228,7 @@ def dissect_ports(s, data, flow):
             flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
 
 
-@kernel
+@cold
 def _hash_flow(h, s, data, flow):
     """Prepare the flow for the multipath hash (kernel: fib_multipath_hash)."""
     skb = s.skb
@@ -253,7 +253,7 @@ def _hash_flow(h, s, data, flow):
         flow[FLOW_DPORT] = 0
 
 
-@kernel
+@hot
 def _make_forward_route(h, s, data, trace, kind):
     """Build the route of a packet to forward (kernel: ip_mkroute_input, __mkroute_input)."""
     skb, fib = s.skb, h.fib4
@@ -292,7 +292,7 @@ def _make_forward_route(h, s, data, trace, kind):
     return CONTINUE
 
 
-@kernel
+@cold
 def _broadcast_input(h, s, trace, from_fib):
     """Deliver to this host as a broadcast (kernel: brd_input)."""
     skb = s.skb
@@ -310,7 +310,7 @@ def _broadcast_input(h, s, trace, from_fib):
     return CONTINUE
 
 
-@kernel
+@cold
 def ip_route_input_mc(h, s, trace):
     """Route a packet to a multicast group (kernel: ip_route_input_rcu, ip_mc_validate_source)."""
     skb = s.skb
@@ -338,7 +338,7 @@ def ip_route_input_mc(h, s, trace):
     return CONTINUE
 
 
-@kernel
+@hot
 def ip_route_input_slow(h, s, data, trace):
     """Route the packet in hand by the tables; CONTINUE with DST_*, or DONE."""
     skb = s.skb
@@ -410,7 +410,7 @@ def ip_route_input_slow(h, s, data, trace):
     return _make_forward_route(h, s, data, trace, RTN_UNICAST)
 
 
-@kernel
+@hot
 def route_input4(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
     if ip_can_use_hint(s):

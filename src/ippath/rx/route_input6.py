@@ -7,7 +7,7 @@ Input routing never drops by itself: "no route" is a route whose input handler d
 from __future__ import annotations
 
 from ippath.fib.lookup6 import fib_lookup6
-from ippath.jit import kernel
+from ippath.jit import cold, hot
 from ippath.tables import (
     CONF_DISSECT6, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
     DST_DEVICE, DST_ERROR, DST_FIRST, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
@@ -31,7 +31,7 @@ IDENTITY6 = 1 << 32  # keeps IPv6 route identities apart from IPv4 ones
 FAMILY6 = 6
 
 
-@kernel
+@hot
 def ip6_can_use_hint(s):
     """Same destination as the hint? (No TOS test and no source check in IPv6.)"""
     skb, hint = s.skb, s.hint
@@ -42,7 +42,7 @@ def ip6_can_use_hint(s):
     )
 
 
-@kernel
+@hot
 def ip6_extract_route_hint(h, s):
     """Make the packet in hand the hint, unless source-specific routes or custom rules forbid it."""
     skb, hint = s.skb, s.hint
@@ -60,7 +60,7 @@ def ip6_extract_route_hint(h, s):
     hint[HINT_TOS] = skb[SKB_TOS]
 
 
-@kernel
+@cold
 def _dissect(s, data, flow):
     """Upper protocol and ports of the packet (kernel: skb_flow_dissect)."""
     protocol, at, fragment = skip_extensions(s, data)
@@ -74,7 +74,7 @@ def _dissect(s, data, flow):
             flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
 
 
-@kernel
+@hot
 def ip6_route_input(h, s, data, trace):
     """Attach a route to the packet in hand, an error route if there is none."""
     skb, fib = s.skb, h.fib6
@@ -133,7 +133,7 @@ def ip6_route_input(h, s, data, trace):
     note(trace, T_ROUTE6, route, kind, skb[DST_DEVICE])
 
 
-@kernel
+@hot
 def route_input6(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
     if ip6_can_use_hint(s):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
-from ippath.jit import kernel
+from ippath.jit import hot, kernel
 from ippath.reasons import R_IP_INVALID_SOURCE, R_IP_LOCAL_SOURCE, R_IP_RPFILTER
 from ippath.tables import (
     CONF_RULES4, CONF_USER_LOCAL4, DEV_ACCEPT_LOCAL, DEV_HAS4, DEV_LOOPBACK, DEV_RP_FILTER,
@@ -95,7 +95,7 @@ def _full_check(h, s, trace, source, destination, tos, oif, device, rp_filter):
     return VALID
 
 
-@kernel
+@hot
 def fib_validate_source(h, s, trace, source, destination, tos, oif, device):
     """VALID, VALID_ON_LINK (source is a neighbour on `device`), or -reason."""
     rp_filter = h.device[device, DEV_RP_FILTER]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ippath.batch import LINK_ETHERNET, LINK_RAW
 from ippath.fib.multipath import mix32
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_ASSUME_NEIGH, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP, DEVSTAT_TX, DEVSTAT_TX_BYTES,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
@@ -23,7 +23,7 @@ BROADCAST_MAC = 0xFFFFFFFFFFFF
 ASSUMED_MAC = 0x02_00_00_00_00_00  # a locally administered address for neighbours nobody named
 
 
-@kernel
+@hot
 def neighbour_row(h, device, hi, lo):
     """Row of the neighbour entry, or -1."""
     table = h.neighbour
@@ -40,7 +40,7 @@ def neighbour_row(h, device, hi, lo):
     return -1
 
 
-@kernel
+@hot
 def neighbour_answers(h, trace, device, family, hi, lo):
     """Can packets be sent to this next hop at all (kernel: neigh_event_send)?"""
     if h.device[device, DEV_NOARP] or h.device[device, DEV_LOOPBACK]:
@@ -73,7 +73,7 @@ def neighbour_mac(h, device, family, hi, lo, broadcast):
     return ASSUMED_MAC | (lo & 0xFFFFFFFF)
 
 
-@kernel
+@cold
 def emit(h, s, buf, offset, length, device, family, hi, lo, broadcast):
     """Send `length` bytes that start with an IP header by `device` to the next hop (hi, lo)."""
     raw = h.device[device, DEV_RAW_IP] != 0

@@ -6,7 +6,7 @@ fragments but the first (RFC 791 section 3.1).
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.mib import (
     M_IpExtOutBcastOctets, M_IpExtOutBcastPkts, M_IpExtOutMcastOctets, M_IpExtOutMcastPkts,
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
@@ -27,7 +27,7 @@ from ippath.wire.memory import copy, load8, load16be, store8, store16be
 FRAGMENT_AT = 1 << 17  # where in scratch one fragment is put together
 
 
-@kernel
+@hot
 def finish_output4(h, s, buf, at, size, device, family, hi, lo, kind):
     """One packet to the device, counted as sent (kernel: ip_finish_output2)."""
     s.counters[M_IpOutTransmits] += 1
@@ -61,7 +61,7 @@ def _blank_options(buf, at, ihl):
         here += size
 
 
-@kernel
+@cold
 def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
     """Cut the packet at `buf[at]` into fragments that fit `mtu` and send them; returns how many."""
     ihl = (load8(buf, at + VERSION_IHL) & 15) * 4

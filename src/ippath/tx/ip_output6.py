@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot, kernel
 from ippath.mib import (
     M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutOctets, M_Ip6OutRequests, M_Ip6OutTransmits,
 )  # fmt: skip
@@ -14,7 +14,7 @@ from ippath.wire.ipv6 import DESTINATION, is_multicast
 from ippath.wire.memory import load64be
 
 
-@kernel
+@hot
 def finish_output6(h, s, buf, at, size, counted, device, hi, lo, group):
     """One packet to the device, counted as sent."""
     s.counters[M_Ip6OutTransmits] += 1

@@ -8,7 +8,7 @@ ties; members of a reuseport group share by hash.
 from __future__ import annotations
 
 from ippath.fib.multipath import mix32
-from ippath.jit import kernel
+from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_HASH_SEED, NONE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
     SKB_SRC_LO, SOCK_DEVICE, SOCK_FAMILY, SOCK_HI, SOCK_LO, SOCK_PEER_HI, SOCK_PEER_LO,
@@ -19,7 +19,7 @@ from ippath.tables import (
 MAPPED = 0xFFFF << 32  # low half of ::ffff:0.0.0.0
 
 
-@kernel
+@hot
 def _accepts(h, row, skb, source_port):
     """Score of the socket for this packet, or -1 (kernel: compute_score)."""
     socket = h.socket
@@ -53,12 +53,10 @@ def _accepts(h, row, skb, source_port):
     return score
 
 
-@kernel
+@cold
 def _reuseport_pick(h, row, skb, source_port, port):
     """The member of the socket's group that this flow belongs to (kernel: reuseport_select_sock)."""
     members = h.socket[row, SOCK_REUSEPORT_COUNT]
-    if members <= 1 or h.socket[row, SOCK_PEER_SET]:
-        return row
     state = h.conf[CONF_HASH_SEED] & 0xFFFFFFFF
     state = mix32(mix32(state, skb[SKB_DST_LO]), skb[SKB_DST_LO] >> 32)
     state = mix32(mix32(state, skb[SKB_DST_HI]), skb[SKB_DST_HI] >> 32)
@@ -68,7 +66,7 @@ def _reuseport_pick(h, row, skb, source_port, port):
     return h.socket[row, SOCK_REUSEPORT_FIRST] + ((state * members) >> 32)
 
 
-@kernel
+@hot
 def udp_lookup(h, s, source_port, port):
     """Row of the socket that gets the packet in hand, or NONE."""
     skb = s.skb
@@ -81,6 +79,8 @@ def udp_lookup(h, s, source_port, port):
             if score > best_score:
                 best, best_score = row, score
         if best != NONE:
+            if h.socket[best, SOCK_REUSEPORT_COUNT] <= 1 or h.socket[best, SOCK_PEER_SET]:
+                return best
             return _reuseport_pick(h, best, skb, source_port, port)
     return NONE
 

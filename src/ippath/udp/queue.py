@@ -5,7 +5,7 @@ A socket's reader takes datagrams at once, at a given rate of packet time, or ne
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot
 from ippath.tables import (
     MISC_NOW_NS, READ_AT_ONCE, READ_NEVER, SOCK_RCVBUF, SOCK_READ_NS, SOCKQ_BYTES, SOCKQ_DROPS,
     SOCKQ_PACKETS, SOCKQ_READ_AT, SOCKQ_RECEIVED,
@@ -18,13 +18,13 @@ HEADROOM = 64
 ALIGN = 64
 
 
-@kernel
+@hot
 def truesize(length):
     """Memory charged for a packet of `length` bytes (model of SKB_TRUESIZE)."""
     return ((length + HEADROOM + ALIGN - 1) & ~(ALIGN - 1)) + SKB_OVERHEAD
 
 
-@kernel
+@cold
 def _read_due(h, s, row):
     """Let the reader take what it had time for."""
     interval = h.socket[row, SOCK_READ_NS]
@@ -41,7 +41,7 @@ def _read_due(h, s, row):
         s.sockq[row, SOCKQ_READ_AT] += taken * interval
 
 
-@kernel
+@hot
 def udp_enqueue(h, s, trace, row, length):
     """Queue a datagram; False if the receive buffer is full."""
     interval = h.socket[row, SOCK_READ_NS]

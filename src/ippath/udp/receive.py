@@ -6,7 +6,7 @@ Drops: PKT_TOO_SMALL, UDP_CSUM, NO_SOCKET, SOCKET_RCVBUFF, NOT_SPECIFIED.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import cold, hot
 from ippath.mib import (
     M_Udp6InDatagrams, M_UdpInDatagrams, M_UdpLite6InDatagrams, M_UdpLiteInDatagrams,
 )  # fmt: skip
@@ -37,7 +37,7 @@ CHECKED_AT_ONCE = 76  # CHECKSUM_BREAK: longer datagrams are verified when they 
 IN_DATAGRAMS, NO_PORTS, IN_ERRORS, RCVBUF_ERRORS, IN_CSUM_ERRORS, IGNORED_MULTI = 0, 1, 2, 4, 6, 7
 
 
-@kernel
+@hot
 def _mib(s, offset):
     """Count in the set of the packet's family and protocol."""
     if s.skb[SKB_FAMILY] == 4:
@@ -47,20 +47,20 @@ def _mib(s, offset):
     s.counters[base + offset] += 1
 
 
-@kernel
+@cold
 def _short(s, trace):
     _mib(s, IN_ERRORS)
     return drop(s, trace, R_PKT_TOO_SMALL)
 
 
-@kernel
+@cold
 def _bad_checksum(s, trace, reason):
     _mib(s, IN_CSUM_ERRORS)
     _mib(s, IN_ERRORS)
     return drop(s, trace, reason)
 
 
-@kernel
+@hot
 def _checksum_ok(s, data, trace, at, length, coverage, check):
     """Verify the checksum; True where there is none, or where the capture cut it off."""
     skb = s.skb
@@ -78,7 +78,7 @@ def _checksum_ok(s, data, trace, at, length, coverage, check):
     return valid
 
 
-@kernel
+@hot
 def _queue(h, s, trace, row, length):
     """Queue to one socket with its counters; True if it took the datagram."""
     if udp_enqueue(h, s, trace, row, length):
@@ -90,7 +90,7 @@ def _queue(h, s, trace, row, length):
     return False
 
 
-@kernel
+@cold
 def _deliver_to_group(h, s, trace, source_port, port, check):
     """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver)."""
     skb = s.skb
@@ -115,7 +115,7 @@ def _deliver_to_group(h, s, trace, source_port, port, check):
     return deliver(s, trace)
 
 
-@kernel
+@cold
 def _no_socket(h, s, data, trace):
     _mib(s, NO_PORTS)
     if s.skb[SKB_FAMILY] == 4:
@@ -125,7 +125,7 @@ def _no_socket(h, s, data, trace):
     return drop(s, trace, R_NO_SOCKET)
 
 
-@kernel
+@hot
 def udp_rcv(h, s, data, trace):
     """Receive the UDP or UDP-Lite datagram in hand; always DONE."""
     skb = s.skb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot
 
 HEADER = 20
 VERSION_IHL, TOS, TOTAL_LENGTH, IDENTIFICATION, FLAGS_OFFSET = 0, 1, 2, 4, 6
@@ -17,31 +17,31 @@ IPOPT_COPY = 0x80
 LIMITED_BROADCAST = 0xFFFFFFFF
 
 
-@kernel
+@hot
 def is_multicast(address):
     """224.0.0.0/4."""
     return address >> 28 == 0xE
 
 
-@kernel
+@hot
 def is_local_multicast(address):
     """224.0.0.0/24: never forwarded."""
     return address >> 8 == 0xE00000
 
 
-@kernel
+@hot
 def is_limited_broadcast(address):
     """255.255.255.255."""
     return address == LIMITED_BROADCAST
 
 
-@kernel
+@hot
 def is_zeronet(address):
     """0.0.0.0 alone, as since Linux 5.3."""
     return address == 0
 
 
-@kernel
+@hot
 def is_loopback(address):
     """127.0.0.0/8."""
     return address >> 24 == 127

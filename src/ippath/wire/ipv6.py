@@ -5,7 +5,7 @@ An address is two int64 halves, `hi` and `lo`, each holding the 64-bit pattern.
 
 from __future__ import annotations
 
-from ippath.jit import kernel
+from ippath.jit import hot, kernel
 
 HEADER = 40
 PAYLOAD_LENGTH, NEXT_HEADER, HOP_LIMIT, SOURCE, DESTINATION = 4, 6, 7, 8, 24
@@ -24,31 +24,31 @@ def prefix_match(hi, lo, prefix_hi, prefix_lo, plen):
     return hi == prefix_hi and (lo ^ prefix_lo) >> (128 - plen) == 0
 
 
-@kernel
+@hot
 def is_multicast(hi):
     """ff00::/8."""
     return (hi >> 56) & 0xFF == 0xFF
 
 
-@kernel
+@hot
 def multicast_scope(hi):
     """The scope nibble of a multicast address (RFC 4291 section 2.7)."""
     return (hi >> 48) & 0xF
 
 
-@kernel
+@hot
 def is_unspecified(hi, lo):
     """::"""
     return hi == 0 and lo == 0
 
 
-@kernel
+@hot
 def is_loopback(hi, lo):
     """::1"""
     return hi == 0 and lo == 1
 
 
-@kernel
+@hot
 def is_link_local(hi):
     """fe80::/10."""
     return (hi >> 54) & 0x3FF == 0x3FA

@@ -25,6 +25,8 @@ if COMPILED:
     from numba.core import cgutils
     from numba.extending import intrinsic
 
+    from ippath.handles import promise
+
     def _address(context, builder, array_type, array, index):
         if not isinstance(array_type, types.Array):  # a table of ippath.handles
             table = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
@@ -42,6 +44,7 @@ if COMPILED:
                 pointer = _address(context, builder, signature.args[0], args[0], args[1])
                 value = builder.load(builder.bitcast(pointer, width.as_pointer()))
                 value.align = 1
+                promise(builder, signature.args[0], value)
                 if swap and bits > 8:
                     swapper = cgutils.get_or_insert_function(
                         builder.module, ir.FunctionType(width, [width]), f"llvm.bswap.i{bits}"
@@ -66,7 +69,9 @@ if COMPILED:
                         builder.module, ir.FunctionType(width, [width]), f"llvm.bswap.i{bits}"
                     )
                     word = builder.call(swapper, [word])
-                builder.store(word, builder.bitcast(pointer, width.as_pointer())).align = 1
+                done = builder.store(word, builder.bitcast(pointer, width.as_pointer()))
+                done.align = 1
+                promise(builder, signature.args[0], done)
                 return context.get_dummy_value()
 
             return types.void(buf, types.int64, types.int64), codegen
