@@ -91,6 +91,12 @@ if not COMPILED:
 
     open_column = open_rows = open_bytes
 
+    def copy_route(target: Any, source: Any) -> None:
+        """Copy the DST_* fields of a packet or hint."""
+        target[T.DST_FIRST : T.DST_FIRST + T.DST_COUNT] = source[
+            T.DST_FIRST : T.DST_FIRST + T.DST_COUNT
+        ]
+
 else:
     from llvmlite import ir
     from numba import types
@@ -328,3 +334,26 @@ else:
     open_bytes = _array_opener("arena", True)
     open_column = _array_opener("column", True)
     open_rows = _array_opener("verdict rows", False)
+
+    @intrinsic
+    def copy_route(typing, target, source):
+        """Copy the DST_* fields of a packet or hint, four words at a time."""
+        wide = ir.VectorType(_i64, 4)
+
+        def at(builder, table_type, value, word):
+            data = builder.extract_value(value, 0)
+            address = builder.add(data, ir.Constant(_i64, 8 * (T.DST_FIRST + word)))
+            return builder.inttoptr(address, wide.as_pointer())
+
+        def codegen(context, builder, sig, args):
+            for word in range(0, T.DST_COUNT, 4):
+                load = builder.load(at(builder, sig.args[1], args[1], word))
+                store = builder.store(load, at(builder, sig.args[0], args[0], word))
+                load.align = store.align = 8
+                promise(builder, sig.args[1], load)
+                promise(builder, sig.args[0], store)
+            return context.get_dummy_value()
+
+        if T.DST_COUNT % 4:
+            raise TypingError("the DST_* fields fill whole vectors")
+        return types.void(target, source), codegen

@@ -109,7 +109,7 @@ if COMPILED:
 
     def cold(function: F) -> F:
         """A helper that few packets need: always a call."""
-        function.inlining = "noinline"  # type: ignore[attr-defined]
+        function.inlining = "noinline cold"  # type: ignore[attr-defined]
         return kernel(function)
 
     def entry(function: F) -> F:

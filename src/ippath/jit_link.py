@@ -32,7 +32,7 @@ class PartLibrary(codegen.JITCodeLibrary):
     """One helper: its own module, and the parts that it calls."""
 
     codegen = property(lambda self: _NoEnvironment())  # type: ignore[assignment]
-    inlining = ""  # an LLVM attribute: alwaysinline, noinline, or none
+    inlining = ""  # LLVM attributes: alwaysinline, or noinline and cold
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Take the helper's code in, without the zeros that it would never read."""
@@ -43,10 +43,10 @@ class PartLibrary(codegen.JITCodeLibrary):
         """Neither link, nor optimise, nor emit: the entry does it for all parts at once."""
         self._raise_if_finalized()
         self._finalize_dynamic_globals()
-        if self.inlining:
-            for function in self._final_module.functions:
-                if not function.is_declaration:
-                    function.add_function_attribute(self.inlining)
+        for function in self._final_module.functions:
+            if not function.is_declaration:
+                for attribute in self.inlining.split():
+                    function.add_function_attribute(attribute)
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:

@@ -246,7 +246,7 @@ class Netns:
             else:
                 singles.append(number)
         order = [[n] for n in reversed(singles)] + list(groups.values())
-        order.sort(key=lambda members: self.host.listeners[members[0]].port)
+        order.sort(key=lambda members: _port_group(self.host.listeners[members[0]]))
         rows: list[list[int]] = []
         for members in order:
             first = len(rows)
@@ -255,7 +255,8 @@ class Netns:
                 row[T.SOCK_REUSEPORT_FIRST], row[T.SOCK_REUSEPORT_COUNT] = first, len(members)
                 rows.append(row)
         table = np.array(rows, np.int64) if rows else np.zeros((0, T.SOCK_COLUMNS), np.int64)
-        port = np.searchsorted(table[:, T.SOCK_PORT], np.arange(65537)).astype(np.int64)
+        group = 2 * table[:, T.SOCK_PORT] + table[:, T.SOCK_WILDCARD]
+        port = np.searchsorted(group, np.arange(2 * 65536 + 1)).astype(np.int64)
         return table, port
 
     def _build_conf(self) -> np.ndarray:
@@ -580,6 +581,12 @@ class Netns:
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""
         return listener_text(self.host.listeners[number])
+
+
+def _port_group(listener: Listener) -> tuple[int, bool]:
+    """Sockets with an address of their own stand before the wildcard ones of their port."""
+    mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
+    return listener.port, (listener.ip & 0xFFFFFFFF if mapped else listener.ip) == 0
 
 
 def _bit_list(text: str) -> int:

@@ -144,7 +144,7 @@ class Tables(NamedTuple):
     fib4: Fib
     fib6: Fib
     socket: np.ndarray  # [sockets, SOCK_COLUMNS], in the order in which the kernel scans them
-    port: np.ndarray  # [65536 + 1]: first socket of each port
+    port: np.ndarray  # [2 * 65536 + 1]: first exact, then first wildcard socket of each port
     neighbour: np.ndarray  # [2**k, NEIGH_COLUMNS]
 
 
@@ -190,19 +190,19 @@ class State(NamedTuple):
 # the packet in hand (kernel: struct sk_buff and its control block)
 (
     SKB_FRAME, SKB_LINK, SKB_END, SKB_WIRE_END, SKB_TIME_NS, SKB_DEVICE, SKB_MARK, SKB_LEN,
-    SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_SRC_HI, SKB_SRC_LO, SKB_DST_HI, SKB_DST_LO, SKB_NEXTHDR_AT,
+    SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_SRC_LO, SKB_DST_LO, SKB_NEXTHDR_AT,
     # zero when a packet begins
-    SKB_FAMILY, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR, SKB_OPT_TS,
+    SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR, SKB_OPT_TS,
     SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE,
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
-    SKB_COLUMNS,
-) = range(50)  # fmt: skip
+    DST_SPARE, SKB_COLUMNS,
+) = range(51)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
-DST_FIRST, DST_LAST = DST_SET, DST_TABLE
+DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
 HINT_VALID, HINT_HI, HINT_LO, HINT_TOS = SKB_FRAME, SKB_DST_HI, SKB_DST_LO, SKB_TOS
 

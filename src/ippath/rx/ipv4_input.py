@@ -14,8 +14,8 @@ from ippath.mib import (
 from ippath.reasons import R_IP_CSUM, R_IP_INHDR, R_OTHERHOST, R_PKT_TOO_SMALL
 from ippath.rx.packet import CONTINUE, capture_cut, count, drop
 from ippath.tables import (
-    PACKET_OTHERHOST, SKB_AVAIL, SKB_DST_HI, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN,
-    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS, SKB_TRANSPORT,
+    PACKET_OTHERHOST, SKB_AVAIL, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN,
+    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import T_IP_CSUM, T_IP_RCV, note
 from ippath.wire.checksum import header_ok
@@ -87,8 +87,6 @@ def ip_rcv_core(s, data, trace):
     skb[SKB_PROTOCOL] = load8(data, ip + PROTOCOL)
     skb[SKB_TRANSPORT] = ip + ihl
     skb[SKB_FRAG] = load16be(data, ip + FLAGS_OFFSET) & (MF | OFFSET_MASK)
-    skb[SKB_SRC_HI] = 0
     skb[SKB_SRC_LO] = load32be(data, ip + SOURCE)
-    skb[SKB_DST_HI] = 0
     skb[SKB_DST_LO] = load32be(data, ip + DESTINATION)
     return CONTINUE

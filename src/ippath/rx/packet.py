@@ -23,7 +23,7 @@ def count(s, counter, by=1):
     s.counters[counter] += by
 
 
-@hot
+@cold
 def drop(s, trace, reason):
     """The packet ends here, dropped for `reason`."""
     s.skb[SKB_VERDICT] = DROPPED
@@ -57,7 +57,7 @@ def deliver(s, trace):
     return DONE
 
 
-@kernel
+@cold
 def consume(s, trace, reason):
     """The packet was used up without being delivered or dropped."""
     s.skb[SKB_VERDICT] = CONSUMED

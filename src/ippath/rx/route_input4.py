@@ -12,6 +12,7 @@ from __future__ import annotations
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
+from ippath.handles import copy_route
 from ippath.jit import cold, hot, kernel
 from ippath.mib import M_TcpExtIPReversePathFilter
 from ippath.reasons import (
@@ -22,8 +23,8 @@ from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING,
     DEV_FORWARDING4, DEV_HAS4, DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS,
-    DEV_SHARED_MEDIA, DST_DEVICE, DST_ERROR, DST_FIRST, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
-    DST_GATEWAY_LO, DST_IDENTITY, DST_LAST, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT,
+    DEV_SHARED_MEDIA, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
+    DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT,
     DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE, EHOSTUNREACH, FLOW_DPORT, FLOW_DST_HI,
     FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF,
     FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, HINT_HI, HINT_LO,
@@ -136,8 +137,7 @@ def ip_route_use_hint(h, s, trace):
         if strict and out == device:
             gateway = hint[DST_GATEWAY_LO] if hint[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
             redirect = _wants_redirect(h, device, source, gateway, valid)
-    for field in range(DST_FIRST, DST_LAST + 1):
-        skb[field] = hint[field]
+    copy_route(skb, hint)
     skb[DST_REDIRECT] = redirect
     skb[SKB_HINTED] = 1
     s.misc[MISC_HINT_USED] += 1
@@ -161,8 +161,7 @@ def ip_extract_route_hint(h, s):
     ):
         s.misc[MISC_HINT_REFUSED] += 1
         return
-    for field in range(DST_FIRST, DST_LAST + 1):
-        hint[field] = skb[field]
+    copy_route(hint, skb)
     hint[HINT_VALID] = 1
     hint[HINT_HI] = 4
     hint[HINT_LO] = destination

@@ -7,11 +7,12 @@ Input routing never drops by itself: "no route" is a route whose input handler d
 from __future__ import annotations
 
 from ippath.fib.lookup6 import fib_lookup6
+from ippath.handles import copy_route
 from ippath.jit import cold, hot
 from ippath.tables import (
     CONF_DISSECT6, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
-    DST_DEVICE, DST_ERROR, DST_FIRST, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
-    DST_IDENTITY, DST_LAST, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
+    DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
+    DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
     DST_SET, DST_TABLE, DST_TYPE, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
     FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT,
@@ -52,8 +53,7 @@ def ip6_extract_route_hint(h, s):
     if h.conf[CONF_REQUIRE_SRC6] > 0 or h.conf[CONF_RULES6] or skb[DST_MULTIPATH]:
         s.misc[MISC_HINT_REFUSED] += 1
         return
-    for field in range(DST_FIRST, DST_LAST + 1):
-        hint[field] = skb[field]
+    copy_route(hint, skb)
     hint[HINT_VALID] = FAMILY6
     hint[HINT_HI] = skb[SKB_DST_HI]
     hint[HINT_LO] = skb[SKB_DST_LO]
@@ -139,8 +139,7 @@ def route_input6(h, s, data, trace):
     if ip6_can_use_hint(s):
         note(trace, T_HINT6)
         skb, hint = s.skb, s.hint
-        for field in range(DST_FIRST, DST_LAST + 1):
-            skb[field] = hint[field]
+        copy_route(skb, hint)
         skb[SKB_HINTED] = 1
         s.misc[MISC_HINT_USED] += 1
         return

@@ -72,9 +72,8 @@ def udp_lookup(h, s, source_port, port):
     skb = s.skb
     for wildcard in range(2):
         best, best_score = NONE, -1
-        for row in range(h.port[port], h.port[port + 1]):
-            if h.socket[row, SOCK_WILDCARD] != wildcard:
-                continue
+        group = 2 * port + wildcard  # exact addresses first, then wildcard ones
+        for row in range(h.port[group], h.port[group + 1]):
             score = _accepts(h, row, skb, source_port)
             if score > best_score:
                 best, best_score = row, score

@@ -95,7 +95,7 @@ def _deliver_to_group(h, s, trace, source_port, port, check):
     """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver)."""
     skb = s.skb
     takers, took, first = 0, 0, NONE
-    for row in range(h.port[port], h.port[port + 1]):
+    for row in range(h.port[2 * port], h.port[2 * port + 2]):
         if not udp_matches_group(h, row, skb, source_port, port):
             continue
         if skb[SKB_FAMILY] == 6 and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
