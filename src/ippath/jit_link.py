@@ -13,8 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba.core import codegen, compiler, types
+
+# Intel cores whose microcode keeps jumps that touch a 32-byte border out of the decoded cache
+# (erratum SKX102): code with padded jumps is 5 to 10 % faster there
+PADDED_JUMPS = ("skylake", "skylake-avx512", "cascadelake", "cooperlake")
+if llvm.get_host_cpu_name() in PADDED_JUMPS:
+    llvm.set_option("ippath", "--x86-branches-within-32B-boundaries")
 
 _NEEDED = (
     "_linking_libraries", "_finalize_dynamic_globals", "_get_module_for_linking", "_final_module",
