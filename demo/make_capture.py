@@ -9,12 +9,13 @@ and 2001:db8:f000::/36 stand for the Internet.
     eth0   uplink A   198.51.100.2/24   2001:db8:a::2/64   default route
     eth1   uplink B   203.0.113.2/24    strict source validation
     eth2   office     192.0.2.1/25      2001:db8:c::1/64
-           VLAN 20    192.0.2.129/25    the laboratory, sent out by uplink B by a rule
+           VLAN 20    192.0.2.129/25    the laboratory; rules send what it sends out by uplink B
 
 What goes wrong in it, as it does in real offices:
-- answers to the laboratory come in by uplink B, but the way back to their senders leads by uplink A,
-  because the rule asks for the incoming device, which a reverse look-up does not have;
-- the same for whoever asks the router on its address of uplink B;
+- answers to the laboratory come in by uplink B and are dropped there: the rule that sends the
+  laboratory out by B asks for destination port 4500, and an answer has that as its source port, so
+  the way back leads by uplink A;
+- the same for whoever asks the router on its address of uplink B: no rule looks at that address;
 - a laboratory host sends datagrams that are larger than uplink B takes.
 """
 
@@ -199,11 +200,11 @@ def laboratory_traffic(wire: Wire, random_: random.Random) -> None:
     """The laboratory leaves by uplink B and does not hear the answers."""
     for number in range(4):
         inside, outside = f"192.0.2.{140 + number}", f"198.19.{number}.10"
-        for k in range(18):
+        for _ in range(18):
             at = random_.randrange(12 * SECOND)
-            packet = udp(inside, 4500 + number, outside, 4500, bytes(300), ttl=64)
+            packet = udp(inside, 30000 + number, outside, 4500, bytes(300), ttl=64)
             wire.add(OFFICE, at, frame(packet, ROUTER[2], station(140 + number), LAB))
-            answer = udp(outside, 4500, inside, 4500 + number, bytes(300), ttl=57)
+            answer = udp(outside, 4500, inside, 30000 + number, bytes(300), ttl=57)
             wire.add(UPLINK_B, at + 21 * MILLISECOND, frame(answer, ROUTER[1], ISP[1]))
     for k in range(6):  # a backup: 1,488 bytes of IP, and uplink B takes 1,480
         packet = udp(
@@ -271,7 +272,7 @@ def daily_trouble(wire: Wire, random_: random.Random) -> None:
         packet = udp("198.18.1.9", 443, "192.0.2.17", 4000, bytes(200), ttl=50, damage=0x100)
         packet = packet[:10] + bytes([packet[10] ^ 0x40]) + packet[11:]
         wire.add(UPLINK_A, (3 * k + 1) * SECOND, frame(packet, ROUTER[0], ISP[0]))
-    for k in range(8):  # a switch that floods
+    for _ in range(8):  # a switch that floods
         packet = udp("192.0.2.30", 7000, "192.0.2.31", 7000, bytes(100), ttl=64)
         wire.add(OFFICE, random_.randrange(12 * SECOND), frame(packet, station(31), station(30)))
     for k in range(5):  # DHCP

@@ -25,9 +25,9 @@ class Progress:
             return
         if self._bar is None:
             self._start()
-        from ippath.report.paper import count_text, rate_text
+        from ippath.report.paper import count_text, packet_rate_text
 
-        text = f"{count_text(packets)} packets, {rate_text(packets / elapsed, 'packets')}"
+        text = f"{count_text(packets)} packets, {packet_rate_text(packets / elapsed)}"
         self._bar.update(self._task, completed=read, total=total or None, words=text)
 
     def _start(self) -> None:

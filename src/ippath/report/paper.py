@@ -97,8 +97,15 @@ def bytes_text(number: float) -> str:
     return f"{_three(number)} TB"
 
 
+def packet_rate_text(per_second: float) -> str:
+    """Packets per second: `2,010 packets/s`, `1.23 M packets/s`."""
+    if per_second < 999_950:
+        return f"{per_second:,.0f} packets/s"
+    return f"{_three(per_second / 1e6)} M packets/s"
+
+
 def rate_text(per_second: float, unit: str) -> str:
-    """A rate with three digits: `1.23 M packets/s`."""
+    """A rate with three digits: `1.23 Mbit/s`."""
     for prefix in ("", "k", "M", "G"):
         if per_second < 999.5:
             return f"{_three(per_second)} {prefix}{unit}/s"

@@ -9,6 +9,7 @@ from ippath.report.paper import (
     Paper,
     bytes_text,
     count_text,
+    packet_rate_text,
     rate_text,
     seconds_text,
 )
@@ -18,14 +19,6 @@ TONES = {
     "delivered": "green", "forwarded": "cyan", "consumed": "blue", "dropped": "red",
     "held": "yellow", "unsupported": "magenta",
 }  # fmt: skip
-MEANT = {
-    "delivered": "reached a socket or protocol of the host",
-    "forwarded": "sent on towards another host",
-    "consumed": "handled by the kernel itself",
-    "dropped": "thrown away, see why",
-    "held": "waits for more (fragments, neighbours)",
-    "unsupported": "ippath cannot say",
-}
 SECTIONS = (
     ("dropped", "why dropped", "red"),
     ("unsupported", "not judged", "magenta"),
@@ -56,7 +49,7 @@ def _title(summary: Summary, paper: Paper) -> None:
     parts = [f"{count_text(summary.packets)} packets", bytes_text(summary.bytes)]
     if summary.capture_seconds > 0:
         parts.append(f"{seconds_text(summary.capture_seconds)} of traffic")
-    speed = rate_text(summary.packets_per_second, "packets").replace(" packets", " packets")
+    speed = packet_rate_text(summary.packets_per_second)
     parts.append(f"replayed in {seconds_text(summary.seconds)} ({speed}{how})")
     paper.add(paper.style(", ".join(parts), "dim"))
     if summary.interrupted:
@@ -108,10 +101,10 @@ def _destinations(
     if len(top) == 1 and top[0][1] == count:
         paper.add(" " * indent + paper.style(f"all to {top[0][0]}", "dim"))
         return
-    parts = [f"{address} {about}{count_text(n)}" for address, n in top]
+    parts = [f"{address} ({about}{count_text(n)})" for address, n in top]
     left = count - sum(n for _, n in top)
     if left > 0 and not approximate:
-        parts.append(f"others {count_text(left)}")
+        parts.append(f"others ({count_text(left)})")
     for line in _joined("to ", parts, paper.width - indent):
         paper.add(" " * indent + paper.style(line, "dim"))
 
