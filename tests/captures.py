@@ -128,15 +128,16 @@ def pcap(
     snaplen: int = 262144,
 ) -> bytes:
     """A pcap file; `order` is "<" or ">"."""
-    raw = struct.pack(order + "IHHIIII", magic, *version, 0, 0, snaplen, link_type)
+    parts = [struct.pack(order + "IHHIIII", magic, *version, 0, 0, snaplen, link_type)]
     for record in records:
         seconds, rest = divmod(record.time_ns, 10**9)
         fraction = rest if magic == NANOSECONDS else rest // 1000
-        raw += struct.pack(order + "IIII", seconds, fraction, len(record.data), record.original)
+        lengths = (len(record.data), record.original)
+        parts.append(struct.pack(order + "IIII", seconds, fraction, *lengths))
         if magic == KUZNETSOV:
-            raw += struct.pack(order + "IHBB", 3, 0x0800, 0, 0)
-        raw += record.data
-    return raw
+            parts.append(struct.pack(order + "IHBB", 3, 0x0800, 0, 0))
+        parts.append(record.data)
+    return b"".join(parts)
 
 
 def option(code: int, value: bytes, order: str = "<") -> bytes:

@@ -141,9 +141,7 @@ RESOLUTIONS = [
     ids=[row[0] for row in RESOLUTIONS],
 )
 def test_time_resolution_and_offset(tmp_path, order, resolution, offset, units, time):
-    raw = make.section(order) + make.interface(
-        1, resolution=resolution, offset=offset, order=order
-    )
+    raw = make.section(order) + make.interface(1, resolution=resolution, offset=offset, order=order)
     batch = read(tmp_path, raw + make.enhanced(FRAME, units, order=order))
     # powers of two beyond 62 bits are divided by whole nanoseconds
     assert batch.time_ns[0] == pytest.approx(time, abs=1, rel=1e-9)
