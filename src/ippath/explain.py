@@ -25,6 +25,7 @@ from ippath.reasons import REASONS, VERDICTS
 
 if TYPE_CHECKING:
     from ippath.netns import Netns
+    from ippath.verdicts import Verdicts
 
 PACKET_TYPES = (
     "for this host",
@@ -64,6 +65,16 @@ PROTOCOL_NAMES = {
     59: "no next header", 60: "destination options", 89: "OSPF", 132: "SCTP", 136: "UDP-Lite",
 }  # fmt: skip
 WITH_PORTS = (6, 17, 132, 136)
+
+# steps that both families share are named after the IPv4 function
+IPV6_FUNCTIONS = {
+    "ip_rcv_finish_core": "ip6_rcv_core", "ip_error": "ip6_pkt_drop",
+    "ip_local_deliver_finish": "ip6_protocol_deliver_rcu", "ip_defrag": "ipv6_frag_rcv",
+    "udp_rcv": "udpv6_rcv", "udp4_csum_init": "udp6_csum_init",
+    "__udp4_lib_lookup": "__udp6_lib_lookup", "icmp_rcv": "icmpv6_rcv",
+    "__udp4_lib_mcast_deliver": "__udp6_lib_mcast_deliver", "ip_forward": "ip6_forward",
+    "ip_rt_send_redirect": "ndisc_send_redirect", "fib_select_path": "fib6_select_path",
+}  # fmt: skip
 
 # how the value of `all` and that of the device become one (the kernel's IN_DEV_*CONF macros)
 _AND = {"mc_forwarding", "bc_forwarding", "accept_source_route"}
@@ -227,16 +238,16 @@ def explain(netns: Netns, batch: PacketBatch, index: int) -> Explanation:
     before = netns.state.counters.copy()
     verdicts = netns.receive(one, continue_list=True, trace=rows)
     changed = netns.state.counters - before
-    words = _Words(netns, verdicts.table[0])
+    found = _Found.of(verdicts)
+    words = _Words(netns, found)
     count = int(rows[0, 0])
     steps = words.steps(rows[1 : min(count, TR.TRACE_ROWS - 1) + 1])
-    packet = describe(one, verdicts.table[0])
+    packet = describe(one, verdicts)
     reason = REASONS[int(verdicts.reason[0])]
-    device = int(verdicts.device[0])
     explanation = Explanation(
         frame=int(netns.frames_of(batch)[index]),
         time_ns=int(batch.time_ns[index]),
-        device=words.device(device),
+        device=words.device(found.device),
         packet=packet,
         header=header_line(packet),
         steps=steps,
@@ -246,23 +257,47 @@ def explain(netns: Netns, batch: PacketBatch, index: int) -> Explanation:
         counters={COUNTERS[k]: int(changed[k]) for k in np.nonzero(changed)[0]},
         truncated=count >= TR.TRACE_ROWS - 1,
     )
-    _Judge(netns, words, verdicts.table[0], explanation, int(batch.mark[index])).fill()
+    _Judge(netns, words, found, explanation, int(batch.mark[index])).fill()
     return explanation
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The verdict columns of one packet."""
+
+    family: int
+    device: int
+    rule: int
+    route: int
+    next_hop: int
+    out_device: int
+    socket: int  # number of the listener
+    hinted: bool
+
+    @classmethod
+    def of(cls, verdicts: Verdicts) -> _Found:
+        return cls(
+            family=int(verdicts.family[0]),
+            device=int(verdicts.device[0]),
+            rule=int(verdicts.rule[0]),
+            route=int(verdicts.route[0]),
+            next_hop=int(verdicts.next_hop[0]),
+            out_device=int(verdicts.out_device[0]),
+            socket=int(verdicts.socket[0]),
+            hinted=bool(verdicts.hinted[0]),
+        )
 
 
 # --- the packet itself -----------------------------------------------------------------------------
 
 
-def describe(one: PacketBatch, row: np.ndarray) -> dict[str, Any]:
-    """Addresses, protocol, ports and lengths of the only packet of `one`, as far as captured.
-
-    `row` is its verdict row (int32[V_COLUMNS]).
-    """
-    raw, network = one.packet(0), int(row[T.V_NETWORK])
+def describe(one: PacketBatch, verdicts: Verdicts) -> dict[str, Any]:
+    """Addresses, protocol, ports and lengths of the only packet of `one`, as far as captured."""
+    raw, network = one.packet(0), int(verdicts.network[0])
     packet: dict[str, Any] = {
         "captured": len(raw),
         "wire_length": int(one.wire_length[0]),
-        "family": int(row[T.V_FAMILY]),
+        "family": int(verdicts.family[0]),
     }
     if one.mark[0]:
         packet["mark"] = int(one.mark[0])
@@ -271,10 +306,10 @@ def describe(one: PacketBatch, row: np.ndarray) -> dict[str, Any]:
         packet |= _describe4(ip)
     elif packet["family"] == 6 and len(ip) >= 40:
         packet |= _describe6(ip)
-    protocol = int(row[T.V_PROTOCOL])
+    protocol = int(verdicts.protocol[0])
     if protocol >= 0 and "protocol" in packet:
         packet["protocol"] = protocol  # IPv6: the last header that was reached
-    transport = int(row[T.V_TRANSPORT])
+    transport = int(verdicts.transport[0])
     at = transport if transport > 0 else network + packet.pop("_header", 0)
     packet.pop("_header", None)
     if "protocol" in packet and not packet.get("fragment_offset") and at > 0:
@@ -352,10 +387,9 @@ def header_line(packet: dict[str, Any]) -> str:
 class _Words:
     """Puts trace rows into sentences, with the names that the host's owner gave."""
 
-    def __init__(self, netns: Netns, row: np.ndarray):
+    def __init__(self, netns: Netns, found: _Found):
         self.netns = netns
-        self.family = int(row[T.V_FAMILY])
-        self.receiver = int(row[T.V_DEVICE])
+        self.family, self.receiver = found.family, found.device
         self._format: dict[str, Any] = {
             "": lambda v: str(v[0]),
             "dev": lambda v: self.device(v[0]),
@@ -412,6 +446,10 @@ class _Words:
             return "local+main"
         return None
 
+    def function(self, name: str) -> str:
+        """The kernel function that checks packets of this family."""
+        return IPV6_FUNCTIONS.get(name, name) if self.family == 6 else name
+
     def steps(self, rows: np.ndarray) -> list[ExplainedStep]:
         """The sentences for the rows of a trace (int64[n, 1 + TRACE_VALUES])."""
         steps, lookup = [], ROUTE
@@ -427,7 +465,7 @@ class _Words:
                     step=number,
                     stage=step.stage,
                     check=step.name,
-                    function=step.function,
+                    function=self.function(step.function),
                     text=self.sentence(number, values),
                     values=values,
                     lookup=lookup if number in _LOOKUP_ROWS else "",
@@ -541,12 +579,11 @@ class _Judge:
     """Names what decided, and for the reverse path check what would help."""
 
     def __init__(
-        self, netns: Netns, words: _Words, row: np.ndarray, explanation: Explanation, mark: int
+        self, netns: Netns, words: _Words, found: _Found, explanation: Explanation, mark: int
     ):
-        self.netns, self.words, self.row, self.told = netns, words, row, explanation
-        self.family = int(row[T.V_FAMILY])
-        self.mark = mark
-        self.device = words.device(int(row[T.V_DEVICE]))
+        self.netns, self.words, self.found, self.told = netns, words, found, explanation
+        self.family, self.mark = found.family, mark
+        self.device = words.device(found.device)
 
     def _last(self, kinds: set[int], lookup: str = "") -> ExplainedStep | None:
         found = [
@@ -572,8 +609,8 @@ class _Judge:
         elif told.reason == "NO_SOCKET":
             self._sockets_near()
         socket_step = self._last({TR.T_UDP_SOCKET})
-        if told.verdict == "delivered" and self.row[T.V_SOCKET] >= 0:
-            self._add("socket", self.words.socket(int(self.row[T.V_SOCKET])))
+        if self.found.socket >= 0:
+            self._add("socket", self.netns.listener_text(self.found.socket))
         elif socket_step is not None and socket_step.values[1] >= 0:
             self._add("socket", self.words.socket(socket_step.values[1]))
 
@@ -618,7 +655,7 @@ class _Judge:
         told, family = self.told, self.family
         if family not in (4, 6):
             return
-        route, rule, nexthop = (int(self.row[c]) for c in (T.V_ROUTE, T.V_RULE, T.V_NEXTHOP))
+        route, rule = self.found.route, self.found.rule
         result = self._last(_RESULT_ROWS, ROUTE)
         if route < 0 and result is not None:
             route = result.values[1]
@@ -629,7 +666,7 @@ class _Judge:
                 if s.step in (TR.T_RULE4, TR.T_RULE6) and s.lookup == ROUTE and s.values[1]
             ]
             rule = matched[-1].values[0] if matched else -1
-        if int(self.row[T.V_FLAGS]) & T.FLAG_HINTED:
+        if self.found.hinted:
             self._add(
                 "route hint", "the route of the packet before, reused within the receive list"
             )
@@ -642,8 +679,8 @@ class _Judge:
         elif told.reason == "IP_INNOROUTES":
             self._add("route", "none: no table has a route to the destination")
         if told.verdict == "forwarded":
-            self._add("next hop", self.words.nexthop(family, nexthop))
-            self._add("device", self.words.device(int(self.row[T.V_OUT_DEVICE])))
+            self._add("next hop", self.words.nexthop(family, self.found.next_hop))
+            self._add("device", self.words.device(self.found.out_device))
 
     # --- the reverse path check ------------------------------------------------------------------------
 
