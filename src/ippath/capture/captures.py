@@ -48,7 +48,7 @@ class Captures:
         keep: bool,
         skipped: list[str],
     ):
-        self._filter, self._chunk, self._merge, self._keep = packet_filter, chunk, merge, keep
+        self.packet_filter, self._chunk, self._merge, self._keep = packet_filter, chunk, merge, keep
         self._names = Interfaces()
         self.interfaces = self._names.names
         self.endings, self.comments, self.notes = [], {}, []
@@ -125,8 +125,8 @@ class Captures:
             self.packets_read += len(batch)
             if batch.comments and len(self.comments) < _MOST_COMMENTS:
                 self.comments.update(batch.comments)
-            if self._filter is not None:
-                keep = self._filter.matches(batch)
+            if self.packet_filter is not None:
+                keep = self.packet_filter.matches(batch)
                 if not keep.all():
                     if not keep.any():
                         continue
