@@ -160,7 +160,9 @@ def test_packages_outside_the_digest_hold_no_kernels(module: str) -> None:
     for node in ast.walk(ast.parse(MODULES[module].read_text())):
         for decorator in getattr(node, "decorator_list", []):
             name = ast.unparse(decorator).split("(")[0].split(".")[-1]
-            assert name not in ("kernel", "entry", "njit", "jit"), f"line {node.lineno}"
+            assert name not in ("kernel", "hot", "cold", "entry", "njit", "jit"), (
+                f"line {node.lineno}"
+            )
 
 
 def test_never_compiled_packages_exist() -> None:

@@ -10,7 +10,6 @@ import ipaddress
 
 import numpy as np
 
-from ippath import tables as T
 from ippath.batch import PacketBatch
 from ippath.reasons import DROPPED, REASON_NAMES, VERDICTS
 from ippath.verdicts import Verdicts
@@ -51,15 +50,14 @@ class Watch:
         """Take notice of a batch and what became of it."""
         if not len(batch):
             return
-        table = verdicts.table
         reasons = len(REASON_NAMES)
-        both = table[:, T.V_VERDICT].astype(np.int64) * reasons + table[:, T.V_REASON]
+        both = verdicts.verdict.astype(np.int64) * reasons + verdicts.reason
         self.by_reason += np.bincount(both, minlength=self.by_reason.size).reshape(-1, reasons)
-        self.unchecked += int(np.count_nonzero(table[:, T.V_FLAGS] & T.FLAG_UNCHECKED))
+        self.unchecked += int(np.count_nonzero(verdicts.unchecked))
         first, last = int(batch.time_ns.min()), int(batch.time_ns.max())
         self.first_time_ns = first if self.first_time_ns is None else min(self.first_time_ns, first)
         self.last_time_ns = last if self.last_time_ns is None else max(self.last_time_ns, last)
-        self.destinations.add(batch, table)
+        self.destinations.add(batch, verdicts)
 
     @property
     def span_seconds(self) -> float:
@@ -77,17 +75,21 @@ class DropDestinations:
         self._waiting = 0
         self.approximate = False
 
-    def add(self, batch: PacketBatch, table: np.ndarray) -> None:
-        """Count the dropped packets of a batch; `table` is its verdict table."""
-        dropped = table[:, T.V_VERDICT] == DROPPED
+    def add(self, batch: PacketBatch, verdicts: Verdicts) -> None:
+        """Count the dropped packets of a batch."""
+        dropped = np.flatnonzero(verdicts.verdict == DROPPED)
+        if not len(dropped):
+            return
+        network = verdicts.network[dropped].astype(np.int64)
+        families, reasons = verdicts.family[dropped], verdicts.reason[dropped]
+        length = batch.length[dropped]
         for family, at, width in _PLACES:
-            network = table[:, T.V_NETWORK].astype(np.int64)
-            whole = (network >= 0) & (network + at + width <= batch.length)
-            rows = np.nonzero(dropped & (table[:, T.V_FAMILY] == family) & whole)[0]
-            if len(rows):
-                start = batch.offset[rows] + network[rows] + at
+            whole = (network >= 0) & (network + at + width <= length)
+            chosen = np.flatnonzero((families == family) & whole)
+            if len(chosen):
+                start = batch.offset[dropped[chosen]] + network[chosen] + at
                 found = batch.data[start[:, None] + np.arange(width)]
-                self._count(found, table[rows, T.V_REASON], family)
+                self._count(found, reasons[chosen], family)
         if self._waiting > MERGE_AT:
             self._merge()
 
