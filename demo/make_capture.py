@@ -9,12 +9,12 @@ and 2001:db8:f000::/36 stand for the Internet.
     eth0   uplink A   198.51.100.2/24   2001:db8:a::2/64   default route
     eth1   uplink B   203.0.113.2/24    strict source validation
     eth2   office     192.0.2.1/25      2001:db8:c::1/64
-           VLAN 20    192.0.2.129/25    the laboratory; rules send what it sends out by uplink B
+           VLAN 20    192.0.2.129/25    the laboratory; rules send its calls out by uplink B
 
 What goes wrong in it, as it does in real offices:
-- answers to the laboratory come in by uplink B and are dropped there: the rule that sends the
-  laboratory out by B asks for destination port 4500, and an answer has that as its source port, so
-  the way back leads by uplink A;
+- the other side of the laboratory's calls is not heard: the rule that sends calls out by uplink B
+  asks for their DSCP, the Internet gives answers back without one, so the way back of an answer
+  leads by uplink A, and strict source validation on uplink B drops it;
 - the same for whoever asks the router on its address of uplink B: no rule looks at that address;
 - a laboratory host sends datagrams that are larger than uplink B takes.
 """
@@ -34,6 +34,7 @@ ROUTER = (b"\x02\0\0\0\0\x10", b"\x02\0\0\0\0\x11", b"\x02\0\0\0\0\x12")
 ISP = (b"\x02\0\0\0\xaa\x01", b"\x02\0\0\0\xbb\x01")
 BROADCAST = b"\xff" * 6
 LAB = 20  # VLAN
+EF = 46  # DSCP of calls (RFC 3246)
 SECOND, MILLISECOND, MICROSECOND = 10**9, 10**6, 10**3
 
 
@@ -54,14 +55,14 @@ def raw(address: str) -> bytes:
 
 def ip(
     source: str, destination: str, protocol: int, payload: bytes, *, ttl: int = 60, ident: int = 0,
-    df: bool = True, more: bool = False, offset: int = 0, damage: int = 0,
+    df: bool = True, more: bool = False, offset: int = 0, tos: int = 0, damage: int = 0,
 ) -> bytes:  # fmt: skip
     """An IP packet; `damage` is added to the right header checksum of IPv4."""
     if ":" in source:
         head = struct.pack("!IHBB", 6 << 28, len(payload), protocol, ttl)
         return head + raw(source) + raw(destination) + payload
     flags = df << 14 | more << 13 | offset // 8
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), ident, flags, ttl, protocol, 0)
+    head = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(payload), ident, flags, ttl, protocol, 0)
     head += raw(source) + raw(destination)
     value = (checksum(head) + damage) & 0xFFFF
     return head[:10] + struct.pack("!H", value) + head[12:] + payload
@@ -197,14 +198,14 @@ def office_traffic(wire: Wire, random_: random.Random) -> None:
 
 
 def laboratory_traffic(wire: Wire, random_: random.Random) -> None:
-    """The laboratory leaves by uplink B and does not hear the answers."""
+    """Calls leave by uplink B, and nobody is heard; backups are too large for it."""
     for number in range(4):
         inside, outside = f"192.0.2.{140 + number}", f"198.19.{number}.10"
         for _ in range(18):
             at = random_.randrange(12 * SECOND)
-            packet = udp(inside, 30000 + number, outside, 4500, bytes(300), ttl=64)
+            packet = udp(inside, 30000 + number, outside, 4500, bytes(160), ttl=64, tos=EF << 2)
             wire.add(OFFICE, at, frame(packet, ROUTER[2], station(140 + number), LAB))
-            answer = udp(outside, 4500, inside, 30000 + number, bytes(300), ttl=57)
+            answer = udp(outside, 4500, inside, 30000 + number, bytes(160), ttl=57)
             wire.add(UPLINK_B, at + 21 * MILLISECOND, frame(answer, ROUTER[1], ISP[1]))
     for k in range(6):  # a backup: 1,488 bytes of IP, and uplink B takes 1,480
         packet = udp(

@@ -36,8 +36,11 @@ def main(args: Sequence[str] | None = None) -> int:
         print("ippath: stopped", file=sys.stderr)
         code = 130
     except BrokenPipeError:
-        code = FINE  # the reader has seen enough, as in `ippath … | head`
-        _silence_stdout()
+        code = _closed_pipe()
+    except SystemExit as problem:  # click makes this of a closed pipe
+        if not isinstance(problem.__context__, BrokenPipeError):
+            raise
+        code = _closed_pipe()
     except Exception as problem:
         text = wrong_input_text(problem)
         if text is None:
@@ -53,12 +56,14 @@ def run() -> None:
     raise SystemExit(main())
 
 
-def _silence_stdout() -> None:
-    """Let the interpreter's last flush of a closed pipe go nowhere."""
+def _closed_pipe() -> int:
+    """The reader has seen enough, as in `ippath … | head`: let the last flush go nowhere."""
+    sys.stdout = sys.__stdout__
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         pass
+    return FINE
 
 
 def _report_bug(problem: Exception) -> None:
