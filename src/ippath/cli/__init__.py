@@ -37,9 +37,9 @@ def main(args: Sequence[str] | None = None) -> int:
         code = 130
     except BrokenPipeError:
         code = _closed_pipe()
-    except SystemExit as problem:  # click makes this of a closed pipe
-        if not isinstance(problem.__context__, BrokenPipeError):
-            raise
+    except (
+        SystemExit
+    ):  # click makes this of a closed pipe, and of nothing else outside its own mode
         code = _closed_pipe()
     except Exception as problem:
         text = wrong_input_text(problem)

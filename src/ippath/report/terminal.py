@@ -45,13 +45,14 @@ def _title(summary: Summary, paper: Paper) -> None:
     name = names[0] if len(names) == 1 else f"{len(names)} captures"
     host = "a host guessed from it" if summary.host.get("inferred") else summary.host.get("source")
     paper.add(paper.style(name or "capture", "bold") + (f" through {host}" if host else ""))
-    how = "" if summary.compiled else ", uncompiled"
+    how = "" if summary.compiled else " uncompiled"
     parts = [f"{count_text(summary.packets)} packets", bytes_text(summary.bytes)]
     if summary.capture_seconds > 0:
         parts.append(f"{seconds_text(summary.capture_seconds)} of traffic")
     speed = packet_rate_text(summary.packets_per_second)
-    parts.append(f"replayed in {seconds_text(summary.seconds)} ({speed}{how})")
-    paper.add(paper.style(", ".join(parts), "dim"))
+    parts += [f"replayed{how} in {seconds_text(summary.seconds)}", speed]
+    for line in _joined("", parts, paper.width):
+        paper.add(paper.style(line, "dim"))
     if summary.interrupted:
         paper.add(paper.style("stopped by Ctrl-C: this is the part that was replayed", "yellow"))
 
