@@ -1,0 +1,714 @@
+"""Changing a host as `ip` and the kernel change it: devices, addresses, routes, rules, groups.
+
+Everything that the kernel does by itself happens here: connected, local and broadcast routes,
+scopes of next hops, preferences of rules, groups that every device joins, routes that vanish with a
+device.  Errors carry the words that `ip` prints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Iterable
+
+from ippath.fib.reference import reference_lookup
+from ippath.fib.sysctl import effective_sysctl, own_sysctl
+from ippath.fib.sysctl import set_sysctl as _write_sysctl
+from ippath.model import (
+    SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE, SCOPE_UNIVERSE, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN,
+    Address, Device, Host, Neighbour, Nexthop, Route, Rule,
+)  # fmt: skip
+
+__all__ = [
+    "ControlError", "add_address", "add_device", "add_neighbour", "add_route", "add_rule",
+    "change_device", "del_address", "del_device", "del_route", "del_rule", "effective_sysctl",
+    "finish", "flush_rules", "join_group", "new_host", "own_sysctl", "reference_lookup",
+    "set_sysctl",
+]  # fmt: skip
+
+METRIC_USER6, METRIC_ADDRESS6 = 1024, 256
+REJECTING = {"blackhole", "unreachable", "prohibit", "throw"}
+LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
+LINK_LOCAL = 0xFE80 << 112
+MULTICAST6 = 0xFF << 120
+ALL_SYSTEMS4 = 0xE0000001
+ALL_NODES6 = (0xFF02 << 112 | 1, 0xFF01 << 112 | 1)
+ALL_ROUTERS6 = (0xFF02 << 112 | 2, 0xFF01 << 112 | 2, 0xFF05 << 112 | 2)
+SOLICITED_NODE = 0xFF02 << 112 | 0x1FF000000
+
+
+class ControlError(ValueError):
+    """What `ip` would print; nothing has been changed."""
+
+
+def new_host() -> Host:
+    """A host as a new network namespace is once its loopback device is up."""
+    host = Host()
+    add_device(host, "lo", kind="loopback", mtu=65536)
+    add_address(host, "lo", Address(4, 0x7F000001, 8, scope=SCOPE_HOST))
+    add_address(host, "lo", Address(6, 1, 128, scope=SCOPE_HOST))
+    # ::1 has no connected route
+    host.routes = [r for r in host.routes if not (r.family == 6 and r.table == TABLE_MAIN)]
+    host.rules += [
+        Rule(4, 0, table=TABLE_LOCAL), Rule(4, 32766, table=TABLE_MAIN),
+        Rule(4, 32767, table=TABLE_DEFAULT),
+        Rule(6, 0, table=TABLE_LOCAL), Rule(6, 32766, table=TABLE_MAIN),
+    ]  # fmt: skip
+    return host
+
+
+def _device(host: Host, name: str) -> Device:
+    device = host.device(name)
+    if device is None:
+        raise ControlError(f'Cannot find device "{name}"')
+    return device
+
+
+def set_sysctl(host: Host, key: str, value: str | int) -> None:
+    """Write a sysctl by its dotted name; turning IPv6 forwarding on joins the routers' groups."""
+    _write_sysctl(host, key, value)
+    if key.startswith("net.ipv6.conf.") and key.endswith(".forwarding"):
+        for device in host.devices:
+            if own_sysctl(host, 6, device.name, "forwarding"):
+                _become_router6(host, device)
+
+
+# --- devices ----------------------------------------------------------------------------------------
+
+
+def add_device(
+    host: Host,
+    name: str,
+    *,
+    kind: str = "ether",
+    mac: int | None = None,
+    mtu: int | None = None,
+    up: bool = True,
+    carrier: bool = True,
+    master: str | None = None,
+    group: int = 0,
+    parent: str | None = None,
+    vlan_id: int = 0,
+    vlan_protocol: int = 0x8100,
+    point_to_point: bool = False,
+    noarp: bool = False,
+    vrf_table: int = 0,
+    ifindex: int | None = None,
+) -> Device:
+    """Add a device; raises ControlError if the name is taken or the parent does not exist."""
+    if host.device(name) is not None:
+        raise ControlError("RTNETLINK answers: File exists")
+    above = _device(host, parent) if parent is not None else None
+    if mac is None and above is not None and kind == "vlan":
+        mac = above.mac
+    if mtu is None:
+        mtu = above.mtu if above is not None else 1500
+    if ifindex is None:
+        ifindex = 1 + max((d.ifindex for d in host.devices), default=0)
+    device = Device(
+        name, ifindex, kind=kind, mac=mac, mtu=mtu, up=up, carrier=carrier, master=master,
+        group=group, parent=parent, vlan_id=vlan_id, vlan_protocol=vlan_protocol,
+        point_to_point=point_to_point or kind == "tun", noarp=noarp, vrf_table=vrf_table,
+    )  # fmt: skip
+    host.devices.append(device)
+    if up:
+        _come_up(host, device)
+    return device
+
+
+def change_device(host: Host, name: str, **fields: object) -> None:
+    """Change fields of a device; going down or losing the carrier changes routes as in the kernel."""
+    device = _device(host, name)
+    known = {f.name for f in dataclasses.fields(Device)}
+    for field in fields:
+        if field not in known:
+            raise ControlError(f"a device has no {field}")
+    was_up, had_carrier = device.up, device.carrier
+    for field, value in fields.items():
+        setattr(device, field, value)
+    if was_up and not device.up:
+        _go_down(host, device)
+    elif device.up and not was_up:
+        _come_up(host, device)
+    if had_carrier != device.carrier:
+        _mark_linkdown(host, device)
+
+
+def del_device(host: Host, name: str) -> None:
+    """Remove a device with its addresses, routes, groups and neighbours."""
+    device = _device(host, name)
+    if device.kind == "loopback":
+        raise ControlError("RTNETLINK answers: Operation not supported")
+    _drop_routes(host, device, keep_local=False)
+    host.devices.remove(device)
+    host.neighbours = [n for n in host.neighbours if n.device != name]
+    for other in [d for d in host.devices if d.parent == name]:
+        del_device(host, other.name)
+
+
+def _come_up(host: Host, device: Device) -> None:
+    loopback = device.kind == "loopback"
+    device.multicast.add((4, ALL_SYSTEMS4))
+    for route in host.routes:  # next hops of multipath routes come back to life
+        for nexthop in route.nexthops:
+            if nexthop.device == device.name:
+                nexthop.dead = False
+    for address in device.addresses:
+        if address.family == 4:
+            _add_address_routes4(host, device, address)
+    if not effective_sysctl(host, 6, device, "disable_ipv6"):
+        for group in ALL_NODES6:
+            device.multicast.add((6, group))
+        if not loopback:
+            _insert(host, _kernel_route(6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
+        if own_sysctl(host, 6, device.name, "forwarding"):
+            device.multicast.add((6, ALL_ROUTERS6[0]))
+    _mark_linkdown(host, device)
+
+
+def _go_down(host: Host, device: Device) -> None:
+    """Routes by the device go; IPv6 addresses too (kernel: fib_disable_ip, addrconf_ifdown)."""
+    _drop_routes(host, device, keep_local=True)
+    if not own_sysctl(host, 6, device.name, "keep_addr_on_down"):
+        device.addresses = [a for a in device.addresses if a.family == 4]
+    device.multicast = {(f, g) for f, g in device.multicast if f == 4}
+    host.neighbours = [
+        n for n in host.neighbours if n.device != device.name or n.state == "permanent"
+    ]
+
+
+def _drop_routes(host: Host, device: Device, keep_local: bool) -> None:
+    kept = []
+    for route in host.routes:
+        mine = [n for n in route.nexthops if n.device == device.name]
+        if not mine or (keep_local and route.family == 4 and route.scope == SCOPE_HOST):
+            kept.append(route)
+            continue
+        for nexthop in mine:
+            nexthop.dead = True
+        if route.family == 6:  # a dead next hop of IPv6 leaves the route
+            route.nexthops = [n for n in route.nexthops if n.device != device.name]
+        if route.nexthops and not all(n.dead for n in route.nexthops):
+            kept.append(route)
+    host.routes = kept
+
+
+def _mark_linkdown(host: Host, device: Device) -> None:
+    for route in host.routes:
+        for nexthop in route.nexthops:
+            if nexthop.device == device.name and nexthop.scope != SCOPE_NOWHERE:
+                nexthop.linkdown = not device.carrier
+
+
+def _become_router6(host: Host, device: Device) -> None:
+    if device.up and not effective_sysctl(host, 6, device, "disable_ipv6"):
+        for group in ALL_ROUTERS6:
+            device.multicast.add((6, group))
+        for address in device.addresses:
+            if address.family == 6:
+                _add_anycast6(host, device, address)
+
+
+def join_group(host: Host, device_name: str, family: int, group: int) -> None:
+    """Join a multicast group on a device (IP_ADD_MEMBERSHIP, IPV6_JOIN_GROUP)."""
+    _device(host, device_name).multicast.add((family, group))
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+
+def _mask(bits: int, plen: int) -> int:
+    return ((1 << plen) - 1) << (bits - plen)
+
+
+def _prefix(address: Address) -> int:
+    bits = 32 if address.family == 4 else 128
+    base = address.ip if address.peer is None else address.peer
+    return base & _mask(bits, address.plen)
+
+
+def _kernel_route(
+    family: int,
+    prefix: int,
+    plen: int,
+    table: int,
+    kind: str,
+    device: Device,
+    metric: int = 0,
+    prefsrc: int | None = None,
+) -> Route:
+    local = kind in ("local", "anycast") and (family == 6 or kind == "local")
+    scope = SCOPE_UNIVERSE if family == 6 else (SCOPE_HOST if kind == "local" else SCOPE_LINK)
+    nexthop = Nexthop(device.name, scope=SCOPE_NOWHERE if local else SCOPE_HOST)
+    nexthop.linkdown = not device.carrier and not local
+    return Route(
+        family, prefix, plen, table, kind, metric=metric, scope=scope, protocol="kernel",
+        prefsrc=prefsrc, nexthops=[nexthop],
+    )  # fmt: skip
+
+
+def _same_place(one: Route, other: Route) -> bool:
+    return (
+        one.family == other.family
+        and one.table == other.table
+        and (one.prefix, one.plen) == (other.prefix, other.plen)
+        and (one.src, one.src_plen) == (other.src, other.src_plen)
+    )
+
+
+def _hops(route: Route) -> list[tuple]:
+    return [(n.device, n.gateway, n.weight) for n in route.nexthops]
+
+
+def _insert(host: Host, route: Route) -> None:
+    """Add an automatic route unless it is there already."""
+    for other in host.routes:
+        if (
+            _same_place(other, route)
+            and (other.type, other.metric, other.prefsrc, other.scope)
+            == (route.type, route.metric, route.prefsrc, route.scope)
+            and _hops(other) == _hops(route)
+        ):
+            return
+    host.routes.append(route)
+
+
+def add_address(host: Host, device_name: str, address: Address) -> None:
+    """Add an address with its routes (kernel: inet_insert_ifa, inet6_addr_add)."""
+    device = _device(host, device_name)
+    if address.family == 6 and effective_sysctl(host, 6, device, "disable_ipv6"):
+        raise ControlError("RTNETLINK answers: Permission denied")
+    mine = [a for a in device.addresses if a.family == address.family]
+    for other in mine:
+        same_subnet = other.plen == address.plen and _prefix(other) == _prefix(address)
+        if other.ip == address.ip and (address.family == 6 or same_subnet):
+            raise ControlError("RTNETLINK answers: File exists")
+        if address.family == 4 and same_subnet and not other.secondary:
+            address.secondary = True
+    device.addresses.append(address)
+    if address.family == 4:
+        _add_address_routes4(host, device, address)
+    else:
+        _add_address_routes6(host, device, address)
+
+
+def _primary(device: Device, address: Address) -> Address:
+    if not address.secondary:
+        return address
+    for other in device.addresses:
+        if (
+            other.family == 4
+            and not other.secondary
+            and (other.plen, _prefix(other)) == (address.plen, _prefix(address))
+        ):
+            return other
+    return address
+
+
+def _add_address_routes4(host: Host, device: Device, address: Address) -> None:
+    """Local, broadcast and connected routes of an IPv4 address (kernel: fib_add_ifaddr)."""
+    source = _primary(device, address).ip
+    prefix, plen = _prefix(address), address.plen
+
+    def add(kind: str, to: int, length: int, metric: int = 0) -> None:
+        table = TABLE_MAIN if kind == "unicast" else TABLE_LOCAL
+        _insert(host, _kernel_route(4, to, length, table, kind, device, metric, source))
+
+    add("local", address.ip, 32)
+    if not device.up:
+        return
+    if address.broadcast is not None and address.broadcast != 0xFFFFFFFF:
+        add("broadcast", address.broadcast, 32)
+    if prefix >> 24 and not address.secondary and (prefix != address.ip or plen < 32):
+        if not address.noprefixroute:
+            kind = "local" if device.kind == "loopback" else "unicast"
+            add(kind, prefix, plen, address.metric)
+        if plen < 31:
+            add("broadcast", prefix | (_mask(32, 32) ^ _mask(32, plen)), 32)
+
+
+def _add_address_routes6(host: Host, device: Device, address: Address) -> None:
+    """Local, connected and anycast routes, and the groups, of an IPv6 address."""
+    if not device.up:
+        return
+    if address.ip >> 118 == 0x3FA and address.scope == SCOPE_UNIVERSE:
+        address.scope = SCOPE_LINK
+    _insert(host, _kernel_route(6, address.ip, 128, TABLE_LOCAL, "local", device))
+    if not address.noprefixroute:
+        metric = address.metric or METRIC_ADDRESS6
+        own = address.ip & _mask(128, address.plen)
+        _insert(host, _kernel_route(6, own, address.plen, TABLE_MAIN, "unicast", device, metric))
+        if address.peer is not None:
+            to = _kernel_route(6, address.peer, 128, TABLE_MAIN, "unicast", device, metric)
+            _insert(host, to)
+    device.multicast.add((6, SOLICITED_NODE | (address.ip & 0xFFFFFF)))
+    if own_sysctl(host, 6, device.name, "forwarding"):
+        _add_anycast6(host, device, address)
+
+
+def _add_anycast6(host: Host, device: Device, address: Address) -> None:
+    """The subnet router's anycast address (RFC 4291 2.6.1; kernel: addrconf_join_anycast)."""
+    if address.plen >= 127 or device.kind == "loopback":
+        return
+    subnet = address.ip & _mask(128, address.plen)
+    if subnet == 0:
+        return
+    _insert(host, _kernel_route(6, subnet, 128, TABLE_LOCAL, "anycast", device))
+    device.multicast.add((6, SOLICITED_NODE | (subnet & 0xFFFFFF)))
+
+
+def del_address(host: Host, device_name: str, family: int, ip: int, plen: int) -> None:
+    """Remove an address with its routes; an IPv4 primary takes its secondaries along."""
+    device = _device(host, device_name)
+    found = next(
+        (a for a in device.addresses if (a.family, a.ip, a.plen) == (family, ip, plen)), None
+    )
+    if found is None:
+        raise ControlError("Error: ipv4: Address not found." if family == 4 else
+                           "RTNETLINK answers: Cannot assign requested address")  # fmt: skip
+    gone = [found]
+    if (
+        family == 4
+        and not found.secondary
+        and not own_sysctl(host, 4, device_name, "promote_secondaries")
+    ):
+        gone += [
+            a
+            for a in device.addresses
+            if a.family == 4 and a.secondary and (a.plen, _prefix(a)) == (plen, _prefix(found))
+        ]
+    device.addresses = [a for a in device.addresses if not any(a is g for g in gone)]
+    _renew_address_routes(host, device, family, {a.ip for a in gone})
+
+
+def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int]) -> None:
+    """Remove the automatic routes that no address of the device asks for any more."""
+    wanted = Host(devices=host.devices, sysctls=host.sysctls)
+    for address in device.addresses:
+        if address.family == family == 4:
+            _add_address_routes4(wanted, device, address)
+        elif address.family == family == 6:
+            _add_address_routes6(wanted, device, address)
+
+    def stays(route: Route) -> bool:
+        automatic = (
+            route.family == family
+            and route.protocol == "kernel"
+            and [n.device for n in route.nexthops] == [device.name]
+            and route.type != "multicast"
+        )
+        if not automatic:  # other routes go if they name the address as their source
+            return not (route.family == 4 and route.prefsrc in gone)
+        return any(_same_place(route, w) and route.type == w.type for w in wanted.routes)
+
+    host.routes = [r for r in host.routes if stays(r)]
+
+
+# --- routes -----------------------------------------------------------------------------------------
+
+
+def _complete(route: Route) -> None:
+    """Fill in what `ip route` chooses by type: table, scope, metric."""
+    if route.table is None or route.table < 0:
+        route.table = TABLE_LOCAL if route.type in LOCAL_TABLE_TYPES else TABLE_MAIN
+    if route.scope is None or route.scope < 0:
+        route.scope = SCOPE_UNIVERSE
+        if route.family == 4:
+            if route.type == "local":
+                route.scope = SCOPE_HOST
+            elif route.type in ("broadcast", "multicast", "anycast"):
+                route.scope = SCOPE_LINK
+            elif route.type == "unicast" and not any(n.gateway is not None for n in route.nexthops):
+                route.scope = SCOPE_LINK
+    if route.family == 6 and route.metric == 0:
+        route.metric = METRIC_USER6
+    for nexthop in route.nexthops:
+        if nexthop.gateway is not None and not nexthop.gateway_family:
+            nexthop.gateway_family = route.family
+
+
+def add_route(host: Host, route: Route, mode: str = "add") -> None:
+    """Add a route: `mode` is add, append, prepend, replace or change.
+
+    Raises ControlError where the kernel refuses (kernel: fib_create_info, ip6_route_info_create).
+    """
+    _complete(route)
+    if route.type in REJECTING:
+        route.nexthops = []
+    elif not route.nexthops:
+        if route.family == 6 and route.type in ("local", "anycast"):
+            route.nexthops = [Nexthop("lo")]
+        else:
+            raise ControlError("Error: Egress device not specified." if route.family == 6 else
+                               "RTNETLINK answers: No such device")  # fmt: skip
+    for nexthop in route.nexthops:
+        _check_nexthop(host, route, nexthop)
+    if route.prefsrc is not None and not _is_own(host, route.family, route.prefsrc):
+        if not (route.type == "local" and route.prefsrc == route.prefix):
+            raise ControlError("Error: Invalid prefsrc address.")
+    if route.protocol == "kernel" and any(
+        _same_place(o, route) and o.protocol == "kernel" and _hops(o) == _hops(route)
+        for o in host.routes
+    ):
+        return  # pasted output of `ip route`: the address brought this route already
+    if route.family == 4:
+        _place4(host, route, mode)
+    else:
+        _place6(host, route, mode)
+    if route.family == 4 and route.type == "local":
+        host.user_local_routes = True
+
+
+def _is_own(host: Host, family: int, ip: int) -> bool:
+    if any(a.family == family and a.ip == ip for d in host.devices for a in d.addresses):
+        return True
+    found = reference_lookup(host, family, ip)
+    return family == 4 and found.route is not None and found.route.type == "local"
+
+
+def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
+    """Resolve a next hop: device, scope, link state (kernel: fib_check_nh, fib6_nh_init)."""
+    device = _device(host, nexthop.device) if nexthop.device is not None else None
+    if nexthop.gateway is None:
+        if device is None:
+            raise ControlError("RTNETLINK answers: No such device")
+        if not device.up and not (route.family == 6 and route.type == "local"):
+            raise ControlError("RTNETLINK answers: Network is down" if route.family == 6 else
+                               "Error: Nexthop device is not up.")  # fmt: skip
+        nexthop.scope = SCOPE_NOWHERE if route.scope == SCOPE_HOST else SCOPE_HOST
+    elif nexthop.gateway_family == 6:
+        _check_gateway6(host, nexthop, device)
+        nexthop.scope = SCOPE_LINK
+    else:
+        _check_gateway4(host, route, nexthop, device)
+    out = host.device(nexthop.device or "")
+    nexthop.linkdown = out is not None and not out.carrier and nexthop.scope != SCOPE_NOWHERE
+    nexthop.dead = False
+
+
+def _check_gateway4(host: Host, route: Route, nexthop: Nexthop, device: Device | None) -> None:
+    assert nexthop.gateway is not None
+    if route.scope >= SCOPE_LINK:
+        raise ControlError("Error: Nexthop has invalid scope.")
+    if nexthop.onlink:
+        if device is None:
+            raise ControlError("Error: Nexthop device required for onlink.")
+        if not device.up:
+            raise ControlError("Error: Device for nexthop is not up.")
+        nexthop.scope = SCOPE_LINK
+        return
+    found = reference_lookup(
+        host, 4, nexthop.gateway, oif=nexthop.device, scope=max(route.scope + 1, SCOPE_LINK),
+        table=route.table if route.table != TABLE_MAIN else None, ignore_linkdown=True,
+    )  # fmt: skip
+    if found.route is None or found.route.type not in ("unicast", "local"):
+        raise ControlError("Error: Nexthop has invalid gateway.")
+    out = host.device(found.nexthop.device) if found.nexthop and found.nexthop.device else None
+    if out is None or not out.up:
+        raise ControlError("Error: Device for nexthop is not up.")
+    nexthop.device, nexthop.scope = out.name, found.route.scope
+
+
+def _check_gateway6(host: Host, nexthop: Nexthop, device: Device | None) -> None:
+    gateway = nexthop.gateway
+    assert gateway is not None
+    link_local = gateway >> 118 == 0x3FA
+    if gateway >> 120 == 0xFF:
+        raise ControlError("Error: Invalid gateway address.")
+    if link_local and device is None:
+        raise ControlError("Error: Egress device not specified.")
+    if device is not None and not device.up:
+        raise ControlError("RTNETLINK answers: Network is down")
+    owners = [
+        d for d in host.devices if any(a.family == 6 and a.ip == gateway for a in d.addresses)
+    ]
+    if any(not link_local or d is device for d in owners):
+        raise ControlError("Error: Gateway can not be a local address.")
+    if link_local or nexthop.onlink:
+        return
+    found = reference_lookup(host, 6, gateway, oif=nexthop.device, ignore_linkdown=True)
+    good = (
+        found.route is not None
+        and found.route.type == "unicast"
+        and found.nexthop is not None
+        and found.nexthop.gateway is None
+    )
+    if not good:
+        raise ControlError("RTNETLINK answers: No route to host")
+    assert found.nexthop is not None
+    nexthop.device = found.nexthop.device
+
+
+def _identical(one: Route, other: Route) -> bool:
+    return (one.type, one.scope, one.protocol, one.prefsrc, _hops(one)) == (
+        other.type, other.scope, other.protocol, other.prefsrc, _hops(other),
+    )  # fmt: skip
+
+
+def _place4(host: Host, route: Route, mode: str) -> None:
+    """Find the place among routes of equal prefix, TOS and metric (kernel: fib_table_insert)."""
+    same = [
+        k
+        for k, other in enumerate(host.routes)
+        if _same_place(other, route) and (other.tos, other.metric) == (route.tos, route.metric)
+    ]
+    if not same:
+        if mode == "change":
+            raise ControlError("RTNETLINK answers: No such file or directory")
+        host.routes.append(route)
+        return
+    if mode == "add" or (
+        mode in ("append", "prepend") and any(_identical(host.routes[k], route) for k in same)
+    ):
+        raise ControlError("RTNETLINK answers: File exists")
+    if mode in ("replace", "change"):
+        host.routes[same[0]] = route
+    elif mode == "prepend":
+        host.routes.insert(same[0], route)
+    else:
+        host.routes.insert(same[-1] + 1, route)
+
+
+def _joins_multipath6(route: Route) -> bool:
+    return bool(route.nexthops) and all(n.gateway is not None for n in route.nexthops)
+
+
+def _place6(host: Host, route: Route, mode: str) -> None:
+    """Find the place among routes of equal prefix and metric (kernel: fib6_add_rt2node)."""
+    same = [
+        other for other in host.routes if _same_place(other, route) and other.metric == route.metric
+    ]
+    if mode == "change" and not same:
+        raise ControlError("RTNETLINK answers: No such file or directory")
+    if mode == "add" and same:
+        raise ControlError("RTNETLINK answers: File exists")
+    if mode in ("replace", "change") and same:
+        first = next(k for k, other in enumerate(host.routes) if other is same[0])
+        host.routes[first] = route
+        return
+    for other in same:
+        if _identical(other, route):
+            raise ControlError("RTNETLINK answers: File exists")
+    if mode in ("append", "prepend") and _joins_multipath6(route):
+        for other in same:
+            if _joins_multipath6(other) and other.type == "unicast":
+                other.nexthops += route.nexthops
+                return
+    host.routes.append(route)
+
+
+def del_route(host: Host, family: int, prefix: int, plen: int, **selectors: object) -> None:
+    """Remove the first route with that prefix and these properties (None: any).
+
+    Selectors: table, type, tos, metric, src, src_plen, scope, gateway, device, protocol, prefsrc.
+    """
+    wanted = {k: v for k, v in selectors.items() if v is not None and v != -1}
+    table = wanted.pop("table", None)
+    if table is None:
+        table = TABLE_LOCAL if wanted.get("type") in LOCAL_TABLE_TYPES else TABLE_MAIN
+    gateway, device = wanted.pop("gateway", None), wanted.pop("device", None)
+    for route in host.routes:
+        if (route.family, route.prefix, route.plen, route.table) != (family, prefix, plen, table):
+            continue
+        if any(getattr(route, field) != value for field, value in wanted.items()):
+            continue
+        hops = [
+            n
+            for n in route.nexthops
+            if (gateway is None or n.gateway == gateway) and (device is None or n.device == device)
+        ]
+        if (gateway is not None or device is not None) and not hops:
+            continue
+        if family == 6 and gateway is not None and len(route.nexthops) > len(hops):
+            route.nexthops = [n for n in route.nexthops if not any(n is h for h in hops)]
+        else:
+            host.routes = [r for r in host.routes if r is not route]
+        return
+    raise ControlError("RTNETLINK answers: No such process")
+
+
+# --- rules ------------------------------------------------------------------------------------------
+
+
+def _selectors(rule: Rule) -> dict[str, object]:
+    return {f.name: getattr(rule, f.name) for f in dataclasses.fields(Rule) if f.name != "line"}
+
+
+def add_rule(host: Host, rule: Rule) -> None:
+    """Add a rule; a preference of -1 lets the kernel choose (kernel: fib_nl_newrule)."""
+    chosen = rule.pref < 0
+    if chosen:
+        prefs = sorted(r.pref for r in host.rules if r.family == rule.family)
+        rule.pref = max(0, prefs[1] - 1) if len(prefs) > 1 and prefs[1] else 0
+    if rule.action == "goto" and rule.goto <= rule.pref:
+        raise ControlError("Error: Backward goto not supported.")
+    if rule.action == "lookup" and not rule.table and not rule.l3mdev:
+        rule.table = TABLE_MAIN
+    if not chosen and any(_selectors(r) == _selectors(rule) for r in host.rules):
+        raise ControlError("RTNETLINK answers: File exists")
+    host.rules.append(rule)
+    _rules_changed(host, rule.family, added=True)
+
+
+def del_rule(host: Host, rule: Rule, given: Iterable[str]) -> None:
+    """Remove the first rule, by preference, that equals `rule` in the fields named in `given`."""
+    fields = set(given)
+    for other in sorted((r for r in host.rules if r.family == rule.family), key=lambda r: r.pref):
+        if all(getattr(other, field) == getattr(rule, field) for field in fields):
+            host.rules = [r for r in host.rules if r is not other]
+            _rules_changed(host, rule.family, added=False)
+            return
+    raise ControlError("RTNETLINK answers: No such file or directory")
+
+
+def flush_rules(host: Host, family: int) -> None:
+    """Remove all rules but the one at preference 0 (`ip rule flush`)."""
+    host.rules = [r for r in host.rules if r.family != family or r.pref == 0]
+    _rules_changed(host, family, added=False)
+
+
+def _rules_changed(host: Host, family: int, added: bool) -> None:
+    # IPv4 remembers any change for good, IPv6 only that a rule was added
+    if family == 4:
+        host.custom_rules4 = True
+    elif added:
+        host.custom_rules6 = True
+
+
+# --- the rest ---------------------------------------------------------------------------------------
+
+
+def add_neighbour(host: Host, neighbour: Neighbour) -> None:
+    """Add a neighbour entry; one for the same address and device is replaced."""
+    _device(host, neighbour.device)
+    host.neighbours = [
+        n
+        for n in host.neighbours
+        if (n.family, n.ip, n.device, n.proxy)
+        != (neighbour.family, neighbour.ip, neighbour.device, neighbour.proxy)
+    ]
+    host.neighbours.append(neighbour)
+
+
+def link_local_of(mac: int) -> int:
+    """The link-local address that a device makes from its MAC (RFC 4291 appendix A)."""
+    high, low = mac >> 24, mac & 0xFFFFFF
+    return LINK_LOCAL | ((high ^ 0x020000) << 40) | (0xFFFE << 24) | low
+
+
+def finish(host: Host) -> None:
+    """Give each device the link-local address it would make itself, where none was given.
+
+    Devices with a MAC, IPv6 on, and addr_gen_mode 0 (kernel: addrconf_addr_gen).
+    """
+    for device in host.devices:
+        if (
+            device.up
+            and device.mac is not None
+            and device.kind not in ("loopback", "tun", "none", "ppp")
+            and device.mtu >= 1280
+            and not effective_sysctl(host, 6, device, "disable_ipv6")
+            and own_sysctl(host, 6, device.name, "addr_gen_mode") != 1
+            and not any(a.family == 6 and a.ip >> 118 == 0x3FA for a in device.addresses)
+        ):
+            address = Address(6, link_local_of(device.mac), 64, scope=SCOPE_LINK)
+            add_address(host, device.name, address)

@@ -1,0 +1,192 @@
+"""A route look-up in plain Python: slow, short, and independent of the tables of the fast path.
+
+The control side uses it to resolve gateways, the tests to hold the fast look-up against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ippath.fib.sysctl import effective_sysctl
+from ippath.model import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Device, Host, Nexthop, Route, Rule
+
+ERRORS = {"unreachable": 113, "prohibit": 13, "blackhole": 22, "throw": 11}
+ENETUNREACH, EACCES, EINVAL, EAGAIN = 101, 13, 22, 11
+_RULE_ERRORS = {"unreachable": ENETUNREACH, "prohibit": EACCES, "blackhole": EINVAL}
+_PREFERENCE = {"low": 0, "medium": 1, "high": 2}
+
+
+@dataclass
+class Query:
+    """What a look-up asks."""
+
+    family: int
+    destination: int
+    source: int = 0
+    iif: str | None = None
+    oif: str | None = None
+    mark: int = 0
+    tos: int = 0
+    protocol: int = 0
+    sport: int = 0
+    dport: int = 0
+    scope: int = 0
+    ignore_linkdown: bool = False
+
+
+@dataclass
+class Found:
+    """What it found: an error number, or the route, its first usable next hop and the rule."""
+
+    error: int = ENETUNREACH
+    route: Route | None = None
+    nexthop: Nexthop | None = None
+    rule: Rule | None = None
+
+
+def _covers(bits: int, prefix: int, plen: int, address: int) -> bool:
+    return plen == 0 or (prefix ^ address) >> (bits - plen) == 0
+
+
+def _usable(host: Host, query: Query, route: Route) -> Nexthop | None:
+    for nexthop in route.nexthops:
+        device = host.device(nexthop.device or "")
+        if nexthop.dead or device is None:
+            continue
+        if nexthop.linkdown and not query.ignore_linkdown:
+            if effective_sysctl(host, query.family, device, "ignore_routes_with_linkdown"):
+                continue
+        if query.oif is None or nexthop.device == query.oif:
+            return nexthop
+    return None
+
+
+def _by_length(host: Host, query: Query, tables: tuple[int, ...]) -> list[Route]:
+    bits = 32 if query.family == 4 else 128
+    routes = [
+        r
+        for r in host.routes
+        if r.family == query.family
+        and r.table in tables
+        and _covers(bits, r.prefix, r.plen, query.destination)
+        and _covers(bits, r.src, r.src_plen, query.source)
+    ]
+
+    def order(route: Route) -> tuple:
+        if query.family == 4:
+            return (-route.plen, -route.table, -route.tos, route.metric)
+        return (-route.plen, -route.src_plen, route.metric, -_PREFERENCE[route.preference])
+
+    return sorted(routes, key=order)
+
+
+def _look_in(host: Host, query: Query, tables: tuple[int, ...]) -> Found:
+    for route in _by_length(host, query, tables):
+        if query.family == 4:
+            if route.tos and route.tos != query.tos & 0x1C:
+                continue
+            if route.scope < query.scope:
+                continue
+        error = ERRORS.get(route.type, 0)
+        if error:
+            return Found(error, route)
+        nexthop = _usable(host, query, route)
+        if nexthop is not None:
+            return Found(0, route, nexthop)
+    return Found(EAGAIN)
+
+
+def _rule_applies(host: Host, query: Query, rule: Rule) -> bool:
+    bits = 32 if query.family == 4 else 128
+    mask = 0x1C if query.family == 4 else 0xFC
+    matches = (
+        (rule.iif is None or rule.iif == query.iif)
+        and (rule.oif is None or rule.oif == query.oif)
+        and not (rule.mark ^ query.mark) & rule.mask
+        and not rule.l3mdev
+        and (rule.uidrange is None or rule.uidrange[0] == 0)
+        and _covers(bits, rule.src, rule.src_plen, query.source)
+        and _covers(bits, rule.dst, rule.dst_plen, query.destination)
+        and (rule.dscp is None or rule.dscp == (query.tos & 0xFC) >> 2)
+        and (rule.dscp is not None or not rule.tos or rule.tos == query.tos & mask)
+        and (not rule.protocol or rule.protocol == query.protocol)
+        and (rule.sport is None or rule.sport[0] <= query.sport <= rule.sport[1])
+        and (rule.dport is None or rule.dport[0] <= query.dport <= rule.dport[1])
+    )
+    return matches != rule.invert
+
+
+def _suppressed(host: Host, rule: Rule, found: Found) -> bool:
+    assert found.route is not None
+    if found.route.plen <= rule.suppress_prefixlength:
+        return True
+    device: Device | None = host.device(found.nexthop.device or "") if found.nexthop else None
+    return (
+        rule.suppress_ifgroup >= 0 and device is not None and device.group == rule.suppress_ifgroup
+    )
+
+
+def _by_rules(host: Host, query: Query) -> Found:
+    rules = sorted((r for r in host.rules if r.family == query.family), key=lambda r: r.pref)
+    at = 0
+    while at < len(rules):
+        rule = rules[at]
+        at += 1
+        if not _rule_applies(host, query, rule):
+            continue
+        if rule.action == "goto":
+            target = next((k for k, r in enumerate(rules) if r.pref == rule.goto), None)
+            if target is not None and target >= at:
+                at = target
+            continue
+        if rule.action in _RULE_ERRORS:
+            return Found(_RULE_ERRORS[rule.action], rule=rule)
+        if rule.action != "lookup":
+            continue
+        found = _look_in(host, query, (rule.table,))
+        if found.error == 0 and _suppressed(host, rule, found):
+            continue
+        if found.error != EAGAIN:
+            found.rule = rule
+            return found
+    return Found()
+
+
+def reference_lookup(
+    host: Host,
+    family: int,
+    destination: int,
+    source: int = 0,
+    *,
+    iif: str | None = None,
+    oif: str | None = None,
+    mark: int = 0,
+    tos: int = 0,
+    protocol: int = 0,
+    sport: int = 0,
+    dport: int = 0,
+    scope: int = 0,
+    table: int | None = None,
+    ignore_linkdown: bool = False,
+) -> Found:
+    """Find a route as the kernel would; `table` asks that table first.  Addresses are ints."""
+    query = Query(
+        family, destination, source, iif, oif, mark, tos, protocol, sport, dport, scope,
+        ignore_linkdown,
+    )  # fmt: skip
+    if table is not None:
+        found = _look_in(host, query, (table,))
+        if found.error == 0:
+            return found
+    custom = host.custom_rules4 if family == 4 else host.custom_rules6
+    if custom:
+        return _by_rules(host, query)
+    if family == 4:  # local and main are one table until the first rule changes
+        chain = [(TABLE_LOCAL, TABLE_MAIN), (TABLE_DEFAULT,)]
+    else:
+        chain = [(TABLE_LOCAL,), (TABLE_MAIN,)]
+    for tables in chain:
+        found = _look_in(host, query, tables)
+        if found.error != EAGAIN:
+            return found
+    return Found()
