@@ -46,7 +46,7 @@ def run_bench(name: str | None, quick: bool = False, as_json: bool = False) -> i
 
     from ippath.bench.tables import render
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     console.print(render(report))
     return 0
 
