@@ -61,6 +61,7 @@ class _Place:
     owners: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # (family, ip) -> MAC by ARP, ND
+    first: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)  # packet number
     broadcasts: set[int] = field(default_factory=set)  # IPv4 destinations of broadcast frames
     raw: bool = False  # no link-level addresses
     loopback: bool = False
@@ -84,6 +85,8 @@ class _Device:
 
 def _bytes_at(batch: PacketBatch, rows: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
     """Bytes [at, at + count) of the chosen packets as uint8[len(rows), count]; zero past the end."""
+    if not batch.data.shape[0]:
+        return np.zeros((len(rows), count), np.int64)
     where = at[:, None] + np.arange(count)
     inside = where < batch.length[rows][:, None]
     where = np.where(inside, where + batch.offset[rows][:, None], 0)
@@ -269,8 +272,9 @@ class _Observations:
         macs = frames.source_mac[mine].tolist(), frames.destination_mac[mine].tolist()
         keys = zip(batch.device[rows[mine]].tolist(), frames.vlan[mine].tolist())
         directions = frames.direction[mine].tolist()
-        for key, source, destination, (sport, dport), from_mac, to_mac, direction in zip(
-            keys, sources, destinations, ports, *macs, directions
+        numbers = (rows[mine] + self.packets).tolist()
+        for key, source, destination, (sport, dport), from_mac, to_mac, direction, number in zip(
+            keys, sources, destinations, ports, *macs, directions, numbers
         ):
             place = self.places[key]
             if family == 4 and to_mac == 0xFFFFFFFFFFFF:
@@ -283,7 +287,10 @@ class _Observations:
                     from_mac, to_mac = _OURS, _OTHERS
                 elif to_mac < 0 and direction == DIRECTION_IN:
                     from_mac, to_mac = _OTHERS, _OURS
-                _count(place.pairs, (family, source, destination, from_mac, to_mac))
+                pair = family, source, destination, from_mac, to_mac
+                _count(place.pairs, pair)
+                if pair in place.pairs:
+                    place.first.setdefault(pair, number)
             if sport >= 0 and not group:
                 datagram = (key, family, source, sport, destination, dport)
                 _count(self.datagrams, datagram)
@@ -327,8 +334,9 @@ class _Guess:
         self.maps: dict[str, str] = {}
         self.transit = {4: 0, 6: 0}  # frames to us whose packet is for somebody else
         self._name_devices()
-        for device in self.devices.values():
-            device.mac = self._own_mac(device.place)
+        passed = self._passed_through()
+        for key, device in self.devices.items():
+            device.mac = self._own_mac(device.place, passed[key])
         for device in self.devices.values():
             self._own_addresses(device)
         for device in self.devices.values():
@@ -368,7 +376,22 @@ class _Guess:
 
     # whose machine
 
-    def _own_mac(self, place: _Place) -> int:
+    def _passed_through(self) -> dict[tuple[int, int], Counter[int]]:
+        """For each place, MACs that took packets in, or sent them on, which other places saw too."""
+        sightings: dict[tuple[int, int, int], list[tuple[int, Any, int, int]]] = defaultdict(list)
+        for key, place in self.seen.places.items():
+            for (family, source, destination, from_mac, to_mac), number in place.first.items():
+                sightings[family, source, destination].append((number, key, from_mac, to_mac))
+        found: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+        for seen in sightings.values():
+            first = min(seen)
+            for _, key, from_mac, to_mac in seen:
+                if key != first[1] and (from_mac, to_mac) != first[2:]:  # routed, not copied
+                    found[first[1]][first[3]] += 1
+                    found[key][from_mac] += 1
+        return found
+
+    def _own_mac(self, place: _Place, passed: Counter[int]) -> int:
         """The MAC address of the machine that captured, or _UNKNOWN."""
         known = [m for m in place.ours if m > 0]
         if known:
@@ -376,15 +399,18 @@ class _Guess:
         macs = [m for m in place.frames if m > 0]
         if not macs:
             return _UNKNOWN
-        sourced: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        for family, source, _, from_mac, _ in place.pairs:
-            sourced[from_mac].add((family, source))
-        # takes part in most frames; among equals the one that speaks for fewer addresses (a router
-        # speaks for many), then the one that receives more
+        behind: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        for family, source, destination, from_mac, to_mac in place.pairs:
+            behind[from_mac].add((family, source))
+            behind[to_mac].add((family, destination))
+        # takes part in most frames; among equals the one with fewer addresses behind it (a router
+        # has many, unless the router is ours: see `passed`), then the one that receives more
         return max(
             macs,
-            key=lambda m: (place.frames[m], -len(sourced[m]), place.received[m], -m),
-        )
+            key=lambda m: (
+                passed[m], place.frames[m], -len(behind[m]), place.received[m], -m,
+            ),
+        )  # fmt: skip
 
     def _sent_by_us(self, device: _Device, from_mac: int) -> bool:
         return from_mac == _OURS or (from_mac >= 0 and from_mac == device.mac)
