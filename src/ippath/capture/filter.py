@@ -55,7 +55,7 @@ def _operate(operation, a, b):
     if operation == _SUB:
         return (a - b) & _WORD, True
     if operation == _MUL:  # in halves: the product of two words does not fit 63 bits
-        return (((a >> 16) * b << 16) + (a & 0xFFFF) * b) & _WORD, True
+        return ((((a >> 16) * b & 0xFFFF) << 16) + (a & 0xFFFF) * b) & _WORD, True
     if operation == _DIV or operation == _MOD:
         if b == 0:
             return 0, False
@@ -88,8 +88,6 @@ def _jumps(operation, a, b):
 def _run(program, scratch, data, start, captured, wire, direction):
     """What the program returns for one packet: 0 for no match."""
     a, x, pc = 0, 0, 0
-    for k in range(_SCRATCH):
-        scratch[k] = 0
     for _step in range(_MOST_STEPS):
         if pc < 0 or pc >= program.shape[0]:
             return 0
@@ -158,10 +156,22 @@ def _run(program, scratch, data, start, captured, wire, direction):
 def run_filter(program, data, offset, length, wire_length, direction, link_types, link_type, keep):
     """Set `keep` (uint8) of the packets of one link type to whether the program matches them."""
     scratch = np.zeros(_SCRATCH, np.int64)
+    stores = False
+    for k in range(program.shape[0]):
+        if program[k, 0] & 7 == _ST or program[k, 0] & 7 == _STX:
+            stores = True
     for row in range(offset.shape[0]):
         if link_types[row] == link_type:
+            if stores:
+                scratch[:] = 0
             matched = _run(
-                program, scratch, data, offset[row], length[row], wire_length[row], direction[row]
+                program,
+                scratch,
+                data,
+                offset[row],
+                length[row],
+                int(wire_length[row]),
+                direction[row],
             )
             keep[row] = 1 if matched != 0 else 0
 
@@ -255,7 +265,8 @@ class PacketFilter:
     def matches(self, batch: PacketBatch) -> np.ndarray:
         """Which packets of the batch the filter lets through: bool[n]."""
         keep = np.zeros(len(batch), np.uint8)
-        for link_type in np.unique(batch.link_type):
+        mixed = len(batch) and (batch.link_type != batch.link_type[0]).any()
+        for link_type in np.unique(batch.link_type) if mixed else batch.link_type[:1]:
             program = self.program(int(link_type))
             if program is not None:
                 run_filter(

@@ -22,10 +22,14 @@ _LEAST_ROWS = 256
 ALWAYS = -(1 << 63)  # first time of a file that must be opened at once
 
 
+_COPIED = ("length", "wire_length", "time_ns", "link_type", "device", "direction", "mark")
+
+
 @entry
-def gather(source, offset, length, target, position):
-    """Copies packets: `length` bytes at `offset` of the source to `position` of the target."""
-    for row in range(offset.shape[0]):
+def gather(source, offset, length, target, position, rows):
+    """Copies the packets of `rows`: `length` bytes at `offset` of the source to `position`."""
+    for k in range(rows.shape[0]):
+        row = rows[k]
         copy(target, position[row], source, offset[row], length[row])
 
 
@@ -116,29 +120,60 @@ def _emit(active: list[_Running], chunk: int) -> Iterator[PacketBatch]:
         for at in range(start, end, chunk):
             yield _part(running.batch, at, min(end, at + chunk))
         return
+    parts = [r.batch.select(slice(r.at, e)) for r, e in zip(active, ends)]
     key = np.concatenate([r.key[r.at : e] for r, e in zip(active, ends)])
-    file = np.repeat(np.arange(len(active)), counts)
-    row = np.concatenate([np.arange(r.at, e) for r, e in zip(active, ends)])
-    place = np.argsort(key, kind="stable")
-    file, row = file[place], row[place]
-    batches = [r.batch for r in active]
     for running, end in zip(active, ends):
         running.at = end
-    size = np.empty(len(row), np.int64)
-    for k, batch in enumerate(batches):
-        mine = file == k
-        size[mine] = batch.length[row[mine]]
-    total = np.cumsum(size)
-    at = 0
-    while at < len(row):
-        room = int(np.searchsorted(total, total[at] - size[at] + _GATHER_BYTES, side="right"))
-        end = min(len(row), at + chunk, max(at + 1, room))
-        first = int(file[at])
-        if (file[at:end] == first).all():
-            yield _part(batches[first], int(row[at]), int(row[end - 1]) + 1)
+    yield from _interleaved(parts, np.argsort(key, kind="stable"), chunk)
+
+
+def _interleaved(parts: list[PacketBatch], place: np.ndarray, chunk: int) -> Iterator[PacketBatch]:
+    """The packets of all parts, `place[k]` the k-th of them; frames count from 1."""
+    file = np.repeat(np.arange(len(parts)), [len(p) for p in parts])[place]
+    columns: dict[str, Any] = {}
+    for name in ("offset", *_COPIED, "frames"):
+        wanted = "frame_numbers" if name == "frames" else name
+        columns[name] = np.concatenate([getattr(p, wanted) for p in parts])[place]
+    total = np.cumsum(columns["length"], dtype=np.int64)
+    at, n = 0, len(place)
+    while at < n:
+        before = int(total[at - 1]) if at else 0
+        room = int(np.searchsorted(total, before + _GATHER_BYTES, side="right"))
+        end = min(n, at + chunk, max(at + 1, room))
+        rows = slice(at, end)
+        some = {name: column[rows] for name, column in columns.items()}
+        frames, mine = some.pop("frames"), file[rows]
+        # rows of one file are together in `order`, and still in the order of the file
+        order = np.argsort(mine, kind="stable")
+        borders = np.searchsorted(mine[order], np.arange(len(parts) + 1))
+        present = [k for k in range(len(parts)) if borders[k] < borders[k + 1]]
+        comments: dict[int, str] = {}
+        for k in present:
+            if parts[k].comments:
+                places = order[borders[k] : borders[k + 1]]
+                _place_comments(parts[k].comments, frames[places], places, comments)
+        if len(present) == 1:
+            data = parts[present[0]].data
         else:
-            yield _gathered(batches, file[at:end], row[at:end])
+            offset = np.zeros(end - at, np.int64)
+            np.cumsum(some["length"][:-1], out=offset[1:], dtype=np.int64)
+            data = np.empty(int(total[end - 1]) - before, np.uint8)
+            for k in present:
+                places = order[borders[k] : borders[k + 1]]
+                gather(parts[k].data, some["offset"], some["length"], data, offset, places)
+            some["offset"] = offset
+        yield PacketBatch(data=data, first_frame=1, comments=comments, **some)
         at = end
+
+
+def _place_comments(
+    texts: dict[int, str], frames: np.ndarray, places: np.ndarray, found: dict[int, str]
+) -> None:
+    """Notes in `found` the comments of these frames by their place in the batch, from 1."""
+    for frame, text in texts.items():
+        row = int(np.searchsorted(frames, frame))
+        if row < len(frames) and frames[row] == frame:
+            found[int(places[row]) + 1] = text
 
 
 def _part(batch: PacketBatch, start: int, end: int) -> PacketBatch:
@@ -147,30 +182,3 @@ def _part(batch: PacketBatch, start: int, end: int) -> PacketBatch:
     low, high = part.first_frame, part.first_frame + len(part)
     part.comments = {k: text for k, text in batch.comments.items() if low <= k < high}
     return part
-
-
-def _gathered(batches: list[PacketBatch], file: np.ndarray, row: np.ndarray) -> PacketBatch:
-    """Rows of several files in a new arena; frames count from 1."""
-    columns: dict[str, Any] = {}
-    for name in ("length", "wire_length", "time_ns", "link_type", "device", "direction", "mark"):
-        columns[name] = np.empty(len(row), getattr(batches[0], name).dtype)
-    for k, batch in enumerate(batches):
-        mine = file == k
-        for name, column in columns.items():
-            column[mine] = getattr(batch, name)[row[mine]]
-    offset = np.zeros(len(row), np.int64)
-    np.cumsum(columns["length"][:-1], out=offset[1:], dtype=np.int64)
-    data = np.empty(int(offset[-1]) + int(columns["length"][-1]), np.uint8)
-    comments: dict[int, str] = {}
-    for k, batch in enumerate(batches):
-        mine = np.flatnonzero(file == k)
-        if not len(mine):
-            continue
-        rows = row[mine]
-        gather(batch.data, batch.offset[rows], batch.length[rows], data, offset[mine])
-        for frame, text in batch.comments.items():
-            wanted = frame - batch.first_frame
-            found = int(np.searchsorted(rows, wanted))  # rows of one file stay in order
-            if found < len(rows) and rows[found] == wanted:
-                comments[int(mine[found]) + 1] = text
-    return PacketBatch(data=data, offset=offset, first_frame=1, comments=comments, **columns)

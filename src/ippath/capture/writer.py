@@ -33,7 +33,7 @@ def pack_pcap(data, offset, length, wire_length, time_ns, at, scale, out):
     """Lay out packets from row `at` on in `out` until it is full; returns (rows done, bytes)."""
     size = 0
     while at < offset.shape[0]:
-        n = length[at] + 0
+        n = int(length[at])
         if size + 16 + n > out.shape[0]:
             break
         time = max(0, time_ns[at])
@@ -55,7 +55,7 @@ def pack_pcapng(data, offset, length, wire_length, time_ns, direction, interface
     """
     size = 0
     while at < end:
-        n = length[at] + 0
+        n = int(length[at])
         padded = (n + 3) & ~3
         total = _BLOCK_FRAME + padded
         if direction[at] != 0:
