@@ -19,6 +19,7 @@ from ippath.config.snapshot import (
     SnapshotError, default_groups, read, read_sysctls, sockets_from_proc,
 )  # fmt: skip
 from ippath.config.ss import SsError, parse_ss
+from ippath.fib.sysctl import effective_sysctl
 from ippath.model import Host, Nexthop, Rule
 
 LO = {
@@ -233,6 +234,21 @@ def test_a_folder_without_addresses_is_no_snapshot(tmp_path: Path) -> None:
 def test_wrong_ss_output_says_where(tmp_path: Path) -> None:
     with pytest.raises(SsError, match="ss:1:1: expected a state"):
         load(tmp_path, ss="hello\n")
+
+
+def test_what_a_device_had_is_not_overwritten_by_all(tmp_path: Path) -> None:
+    """`all` and ip_forward, whenever listed, do not undo what the device was set to later."""
+    sysctl = """net.ipv4.conf.eth0.forwarding = 0
+net.ipv4.conf.all.forwarding = 1
+net.ipv4.ip_forward = 1
+net.ipv6.conf.eth0.disable_ipv6 = 1
+net.ipv6.conf.all.disable_ipv6 = 0
+"""
+    host = load(tmp_path, sysctl=sysctl)
+    lo, eth0 = host.devices
+    forwarding = [effective_sysctl(host, 4, d, "forwarding") for d in (lo, eth0)]
+    assert forwarding == [1, 0]
+    assert effective_sysctl(host, 6, eth0, "disable_ipv6") == 1
 
 
 def test_sysctl_lines_with_remarks() -> None:

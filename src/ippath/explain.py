@@ -17,9 +17,11 @@ import numpy as np
 from ippath import tables as T
 from ippath import trace as TR
 from ippath.batch import PacketBatch
-from ippath.fib.control import effective_sysctl
+from ippath.fib.sysctl import (
+    AND, COPIED4, COPIED6, DEVICE_ONLY, MAX, effective_sysctl, own_sysctl,
+)  # fmt: skip
 from ippath.mib import COUNTERS
-from ippath.model import TABLE_LOCAL, TABLE_MAIN, Route
+from ippath.model import TABLE_LOCAL, TABLE_MAIN, Host, Route
 from ippath.netns import address_text, route_text, table_name
 from ippath.reasons import REASONS, VERDICTS
 
@@ -75,14 +77,6 @@ IPV6_FUNCTIONS = {
     "__udp4_lib_mcast_deliver": "__udp6_lib_mcast_deliver", "ip_forward": "ip6_forward",
     "ip_rt_send_redirect": "ndisc_send_redirect", "fib_select_path": "fib6_select_path",
 }  # fmt: skip
-
-# how the value of `all` and that of the device become one (the kernel's IN_DEV_*CONF macros)
-_AND = {"mc_forwarding", "bc_forwarding", "accept_source_route"}
-_OR = {
-    "log_martians", "accept_local", "src_valid_mark", "route_localnet", "send_redirects",
-    "shared_media", "ignore_routes_with_linkdown", "drop_unicast_in_l2_multicast",
-}  # fmt: skip
-_LARGER = {"rp_filter"}
 
 # which look-up a row of the trace belongs to
 ROUTE, WAY_BACK, ANSWER = "route", "way back", "answer"
@@ -514,50 +508,50 @@ def resolve_sysctl(netns: Netns, pattern: str, receiver: int) -> Setting:
     if not 0 <= receiver < len(host.devices):
         return Setting((pattern.format(dev="DEVICE"),), "?")
     device = host.devices[receiver]
-    name, everywhere = pattern.format(dev=device.name), pattern.format(dev="all")
-    value = effective_sysctl(host, family, device, flag)
+    value = str(effective_sysctl(host, family, device, flag))
+    name = _holding_name(host, family, device.name, flag)
+    if family == 6 or flag in DEVICE_ONLY:
+        return Setting((name,), value)
+    own, common = own_sysctl(host, 4, device.name, flag), own_sysctl(host, 4, "all", flag)
+    everywhere = pattern.format(dev="all")
+    if flag in MAX:
+        how, device_decides, both = (
+            "the larger of all and device counts",
+            own > common,
+            own == common,
+        )
+    else:
+        on, all_on = bool(own), bool(common)
+        both = on == all_on
+        device_decides = on != (
+            flag in AND
+        )  # an AND is decided by what is off, an OR by what is on
+        how = "it must be on in all and device" if flag in AND else "on in all or device is enough"
+    if both:
+        return Setting((everywhere, name), value)
+    other = f"all has {common}" if device_decides else f"{device.name} has {own}"
+    return Setting((name if device_decides else everywhere,), value, f"{how}; {other}")
+
+
+def _holding_name(host: Host, family: int, device: str, flag: str) -> str:
+    """The name under which the device's own value was written last; its own name if never."""
+    own = f"net.ipv{family}.conf.{device}.{flag}"
+    names = [own]
+    if flag in (COPIED4 if family == 4 else COPIED6):
+        names.append(f"net.ipv{family}.conf.all.{flag}")
     if family == 4 and flag == "forwarding":
-        return _forwarding_setting(host.sysctls, name, value)
-    if family == 6 or flag not in _AND | _OR | _LARGER:
-        return Setting((name,), str(value))
-    own, common = (_number(host.sysctls, key, flag) for key in (name, everywhere))
-    if own is None:  # set by conf.default when the device appeared, or never
-        inherited = _number(host.sysctls, pattern.format(dev="default"), flag)
-        own = inherited if inherited is not None else _FLAG_DEFAULTS.get(flag, 0)
-    common = _ALL_DEFAULTS.get(flag, 0) if common is None else common
-    rule = "larger" if flag in _LARGER else "AND" if flag in _AND else "OR"
-    if own == common:
-        return Setting((everywhere, name), str(value))
-    decisive = (
-        max(own, common) if rule == "larger" else min(own, common) if rule == "AND" else value
-    )
-    holder = everywhere if _same(common, decisive, rule) else name
-    other = f"{device.name} has {own}" if holder == everywhere else f"all has {common}"
-    how = {
-        "larger": "the larger of all and device counts",
-        "AND": "both all and device are needed",
-        "OR": "either of all and device is enough",
-    }[rule]
-    return Setting((holder,), str(value), f"{how}; {other}")
+        names.append("net.ipv4.ip_forward")
+    order = list(host.sysctls)
+    written = [name for name in names if name in host.sysctls]
+    if written:
+        return max(written, key=order.index)
+    inherited = f"net.ipv{family}.conf.default.{flag}"
+    if inherited in host.sysctls:
+        return inherited
+    # never written: the name by which people know it
+    return "net.ipv4.ip_forward" if family == 4 and flag == "forwarding" else own
 
 
-def _same(number: int, decisive: int, rule: str) -> bool:
-    return bool(number) == bool(decisive) if rule == "OR" else number == decisive
-
-
-def _number(sysctls: dict[str, str], key: str, flag: str) -> int | None:
-    return int(sysctls[key]) if key in sysctls else None
-
-
-def _forwarding_setting(sysctls: dict[str, str], name: str, value: int) -> Setting:
-    for key in (name, "net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"):
-        if key in sysctls and int(bool(int(sysctls[key]))) == value:
-            return Setting((key,), str(value))
-    return Setting(("net.ipv4.ip_forward",), str(value), "the kernel's default")
-
-
-_FLAG_DEFAULTS = {"accept_source_route": 1, "send_redirects": 1, "shared_media": 1}
-_ALL_DEFAULTS = {"send_redirects": 1, "shared_media": 1}
 _DEFAULTS = {"net.core.rmem_default": "212992"}
 
 

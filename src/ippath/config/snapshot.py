@@ -153,7 +153,9 @@ class _Reader:
         self._each("rule", parts.get("rule", []), lambda e: self._rule(e, 4))
         self._each("rule6", parts.get("rule6", []), lambda e: self._rule(e, 6))
         self._each("neigh", parts.get("neigh", []), self._neighbour)
-        self.host.sysctls.update(read_sysctls(parts.get("sysctl", "")))
+        # a write to `all` overwrites devices, but these values are what all writes ended in
+        values = read_sysctls(parts.get("sysctl", ""))
+        self.host.sysctls.update(sorted(values.items(), key=lambda item: _rank(item[0])))
         self.host.listeners += parse_ss(parts.get("ss", ""), f"{self.name} ss")
         self._conclude()
 
@@ -357,6 +359,12 @@ class _Reader:
         host.user_local_routes = any(
             r.family == 4 and r.type == "local" and r.protocol != "kernel" for r in host.routes
         )
+
+
+def _rank(name: str) -> int:
+    if name == "net.ipv4.ip_forward" or ".conf.all." in name:
+        return 0
+    return 1 if ".conf.default." in name else 2
 
 
 def _rules_changed(rules: list[Rule], family: int) -> bool:
