@@ -295,13 +295,15 @@ neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev sn0
 """
 PROGRAM = """
 import socket, sys
-from ippath.config.snapshot import take
+from ippath.config import snapshot
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 one.bind(("10.0.0.1", 5353))
 two = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 two.bind(("::", 5354))
-take(sys.argv[1])
-take(sys.argv[2])
+parts = snapshot.collect()  # once: a live host changes between two looks
+snapshot.collect = lambda: parts
+snapshot.take(sys.argv[1])
+snapshot.take(sys.argv[2])
 """
 
 
