@@ -670,3 +670,23 @@ def test_cut_packets_have_no_destination() -> None:
     counts = DropDestinations()
     counts.add(*_dropped([ip4("10.0.0.1", "10.0.0.2")[:19]], "HDR_TRUNC"))
     assert counts.top(reason_code("HDR_TRUNC")) == []
+
+
+# --- folding ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "folded"),
+    [
+        ("short", ["short"]),
+        ("one two three four five six", ["one two three four", "five six"]),
+        ("  name  one two three four", ["  name  one two", "        three four"]),
+        ("  1. one two three four five", ["  1. one two three", "     four five"]),
+        ("averyveryverylongwordindeed x", ["averyveryverylongwordindeed", "x"]),
+        ("\033[1mone two three four\033[0m five", ["\033[1mone two three four\033[0m", "five"]),
+    ],
+)
+def test_long_lines_are_folded(line: str, folded: list[str]) -> None:
+    from ippath.report.fold import fold
+
+    assert fold(line, 20).splitlines() == folded

@@ -36,13 +36,14 @@ def choose_build(
     """
     if "ippath.jit" in sys.modules or "NUMBA_DISABLE_JIT" in os.environ:
         return
-    most = max(few, few_when_cold)
-    count = count_packets(paths, most + 1)
-    if limit is not None:
-        count = limit if count is None else min(count, limit)
-    if count is None or count > most:
-        return
-    if count <= few or not has_compiled_code():
+
+    def at_most(number: int) -> bool:
+        if limit is not None and limit <= number:
+            return True
+        count = count_packets(paths, number + 1)
+        return count is not None and count <= number
+
+    if at_most(few) or (at_most(few_when_cold) and not has_compiled_code()):
         os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 

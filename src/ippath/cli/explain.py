@@ -65,9 +65,12 @@ def explain(
     if as_json:
         options.print_json(explanation.to_dict())
     else:
-        from ippath.report.paper import emit, wants_color
+        from ippath.report.fold import fold
+        from ippath.report.paper import Paper, emit
 
-        emit(explanation.text(color=wants_color(sys.stdout)))
+        paper = Paper.for_stream(sys.stdout)
+        text = explanation.text(color=paper.color)
+        emit(fold(text, paper.width) if paper.color else text)
     return 0
 
 
