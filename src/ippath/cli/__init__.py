@@ -58,10 +58,9 @@ def run() -> None:
 
 def _closed_pipe() -> int:
     """The reader has seen enough, as in `ippath … | head`: let the last flush go nowhere."""
-    sys.stdout = sys.__stdout__
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError:
         pass
     return FINE
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
     from ippath.netns import Netns
@@ -97,12 +97,12 @@ def _count_file(path: Path, most: int) -> int | None:
             import gzip
 
             with gzip.open(path) as unpacked:
-                return _count_stream(unpacked, most)
+                return _count_stream(cast(BinaryIO, unpacked), most)
         if head == b"\xfd7zXZ\x00":
             import lzma
 
             with lzma.open(path) as unpacked:
-                return _count_stream(unpacked, most)
+                return _count_stream(cast(BinaryIO, unpacked), most)
         if head[:4] == b"\x28\xb5\x2f\xfd":
             return 0 if path.stat().st_size <= _SMALL_COMPRESSED else None
         with open(path, "rb") as file:
@@ -111,7 +111,7 @@ def _count_file(path: Path, most: int) -> int | None:
         return 0
 
 
-def _count_stream(file: IO[bytes], most: int) -> int:
+def _count_stream(file: BinaryIO, most: int) -> int:
     head = file.read(24)
     if head[:4] == b"\x0a\x0d\x0d\x0a":
         return _count_pcapng(file, head, most)
@@ -132,7 +132,7 @@ def _count_stream(file: IO[bytes], most: int) -> int:
     return count
 
 
-def _count_pcapng(file: IO[bytes], head: bytes, most: int) -> int:
+def _count_pcapng(file: BinaryIO, head: bytes, most: int) -> int:
     order, block, count = "little", head[:12], 0
     file.seek(12)
     while count < most and len(block) == 12:

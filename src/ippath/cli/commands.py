@@ -45,8 +45,8 @@ class LazyGroup(click.Group):
         except click.UsageError as problem:
             from ippath.switches import nearest
 
-            problem.message = problem.message.rstrip(".") + nearest(args[0], list(COMMANDS))
-            raise
+            text = problem.message.rstrip(".") + nearest(args[0], list(COMMANDS))
+            raise click.UsageError(text, ctx) from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
