@@ -20,6 +20,7 @@ from ippath.batch import LINK_RAW, PacketBatch
 from ippath.cli import ENDED_EARLY, FINE, INTERNAL, WRONG_INPUT, build, main, replay
 from ippath.reasons import DROPPED, FORWARDED, reason_code
 from ippath.report.watch import DropDestinations
+from tests.captures import SHARED
 from tests.kernel.packets import ip4, ip6
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -290,6 +291,23 @@ def test_standard_input_gives_the_same(capsys: pytest.CaptureFixture[str]) -> No
         env={**ENVIRONMENT, "NUMBA_DISABLE_JIT": "1"}, check=True,
     )  # fmt: skip
     assert json.loads(piped.stdout)["verdicts"] == replayed(capsys)["verdicts"]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared captures are not here")
+@pytest.mark.parametrize("host", [[], ["--host", HOST, "--on", "eth0"]], ids=["guessed", "demo"])
+def test_every_shared_capture_replays(capsys: pytest.CaptureFixture[str], host: list[str]) -> None:
+    wrong = []
+    for path in sorted(SHARED.glob("*.pcap*")):
+        code, out, err = run(
+            capsys, "replay", str(path), *host, "--json", "--quiet", "--limit", "3000"
+        )
+        if code not in (FINE, ENDED_EARLY) or err:
+            wrong.append(f"{path.name}: {code} {err}")
+            continue
+        summary = json.loads(out)
+        if summary["packets"] != sum(summary["verdicts"].values()):
+            wrong.append(f"{path.name}: {summary['verdicts']}")
+    assert not wrong, "\n".join(wrong)
 
 
 # --- files ------------------------------------------------------------------------------------------
