@@ -169,7 +169,9 @@ def take_ports(reader: Reader, what: str) -> tuple[int, int]:
         raise Wrong(word, f"expected a port or a range like 100-200, not {word.text!r}")
     low, high = int(match[1]), int(match[2] or match[1])
     if not 0 < low <= high <= 65535:
-        raise Wrong(word, f"expected ports between 1 and 65535, the smaller first, not {word.text!r}")
+        raise Wrong(
+            word, f"expected ports between 1 and 65535, the smaller first, not {word.text!r}"
+        )
     return low, high
 
 

@@ -147,15 +147,15 @@ class Reader:
         word = self.take(expected)
         found = find_keyword(word.text, keywords)
         if found is None:
-            raise Wrong(word, f"expected {expected}, not {word.text!r}", nearest(word.text, keywords))
+            raise Wrong(
+                word, f"expected {expected}, not {word.text!r}", nearest(word.text, keywords)
+            )
         return found
 
     def end(self, keywords: Iterable[str] = ()) -> None:
         """Refuse any further word."""
         if self:
-            raise Wrong(
-                self.word, f"{self.text!r} is not known here", nearest(self.text, keywords)
-            )
+            raise Wrong(self.word, f"{self.text!r} is not known here", nearest(self.text, keywords))
 
 
 def _without_comment(text: str) -> str:
