@@ -149,29 +149,28 @@ def _count_pcapng(file: BinaryIO, head: bytes, most: int) -> int:
 
 
 @contextmanager
-def told(quiet: bool) -> Iterator[None]:
-    """Say on standard error that compiling goes on, with the time on a terminal."""
+def compiling(quiet: bool) -> Iterator[None]:
+    """Say on standard error that compiling goes on, if it does, with the time on a terminal."""
+    from ippath import jit
+
+    if quiet or not jit.COMPILED or has_compiled_path():
+        yield
+        return
     text = f"compiling the packet path (once, about {COMPILE_SECONDS} s)"
-    if quiet or not sys.stderr.isatty():
-        if not quiet:
-            print(text, file=sys.stderr, flush=True)
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
         yield
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(None),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(text, total=None)
         yield
 
 
-def ready(netns: Netns, quiet: bool = False) -> None:
+def ready(netns: Netns) -> None:
     """Have the receive path compiled (or loaded), so that the time of packets is theirs alone."""
     from ippath import jit
 
@@ -183,19 +182,12 @@ def ready(netns: Netns, quiet: bool = False) -> None:
     from ippath.rx.burst import receive_burst
     from ippath.tables import V_COLUMNS
 
-    def run() -> None:
-        none = PacketBatch.from_packets([])
-        receive_burst(
-            netns._tables_handle.value, netns._state_handle.value, none.data, none.offset,
-            none.length, none.wire_length, none.time_ns, none.link_type, none.device,
-            none.direction, none.mark, np.zeros((0, V_COLUMNS), np.int32), 1, 0, 0, None,
-        )  # fmt: skip
-
-    if has_compiled_path():
-        run()
-        return
-    with told(quiet):
-        run()
+    none = PacketBatch.from_packets([])
+    receive_burst(
+        netns._tables_handle.value, netns._state_handle.value, none.data, none.offset,
+        none.length, none.wire_length, none.time_ns, none.link_type, none.device,
+        none.direction, none.mark, np.zeros((0, V_COLUMNS), np.int32), 1, 0, 0, None,
+    )  # fmt: skip
 
 
 def has_compiled_path() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ippath.cli import options
-from ippath.cli.build import choose_build, ready
+from ippath.cli.build import choose_build, compiling, ready
 
 if TYPE_CHECKING:
     from ippath.batch import PacketBatch
@@ -149,8 +149,8 @@ def _explain_frame(
 
     host = _host(capture, host_path, quiet)
     netns = Netns(host, switches=switches, seed=seed)
-    if frame > FEW_BEFORE:
-        ready(netns, quiet)
+    with compiling(quiet):
+        ready(netns)
     seen = 0
     with open_captures([capture]) as source:
         for batch in source:

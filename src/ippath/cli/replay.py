@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ippath.cli import options
-from ippath.cli.build import choose_build, ready
+from ippath.cli.build import choose_build, compiling, ready
 from ippath.cli.progress import Progress
 from ippath.cli.stopping import Stop
 
@@ -99,23 +99,24 @@ def replay(
     with open_captures(list(captures), filter=expression) as source:
         batches = options.at_most(source, limit)
         host_facts: dict[str, Any] = {"source": host_path, "inferred": host_path is None}
-        if host_path is None:
+        text = ""
+        with compiling(quiet):
             first = next(batches, None)
             known = [first] if first is not None else []
-            host, text = options.guess_host(list(captures), known)
             batches = itertools.chain(known, batches)
-            host_facts["lines"] = text.splitlines()
-            if not quiet:
-                _show_guess(text)
-        else:
-            host = options.load_host(host_path)
-            text = ""
+            if host_path is None:
+                host, text = options.guess_host(list(captures), known)
+                host_facts["lines"] = text.splitlines()
+            else:
+                host = options.load_host(host_path)
+            from ippath.netns import Netns
+
+            netns = Netns(host, switches=switches, seed=seed)
+            ready(netns)
+        if text and not quiet:
+            _show_guess(text)
         if save_host is not None:
             _save_host(save_host, text, host)
-        from ippath.netns import Netns
-
-        netns = Netns(host, switches=switches, seed=seed)
-        ready(netns, quiet)
         run = Replay(netns, on, verdict_paths, folder, captures)
         try:
             with Stop(quiet) as stop:
