@@ -37,9 +37,10 @@ def check(host: str) -> int:
 
     Wrong lines are listed with file, line, column and what was expected; the exit code is then 2.
     """
+    described = options.load_host(host)
     from ippath.config import render_host
 
-    click.echo(render_host(options.load_host(host)), nl=False)
+    click.echo(render_host(described), nl=False)
     return 0
 
 
