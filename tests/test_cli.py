@@ -137,7 +137,7 @@ def test_exit_codes(
 def test_wrong_host_lines_are_all_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "wrong.host"
     path.write_text(
-        "ip link add eth0 type dummy\nip rout add default dev eth0\nip addr ad 10.0.0.1/8\n"
+        "ip link add eth0 type dummy\nip rute add default dev eth0\nip addr add 10.0.0.1/33 dev eth0\n"
     )
     code, out, err = run(capsys, "check", str(path))
     assert code == WRONG_INPUT and not out

@@ -21,7 +21,7 @@ def infer(captures: tuple[str, ...], expression: str | None) -> int:
     from ippath.capture import open_captures
 
     with open_captures(list(captures), filter=expression) as source:
-        text = options.guess_text(list(captures), source)
+        _, text = options.guess_host(list(captures), source)
         endings = options.endings_of(source)
     click.echo(text, nl=False)
     for ending in endings:

@@ -12,7 +12,10 @@ from ippath.cli.exits import ENDED_EARLY, FINE
 if TYPE_CHECKING:
     from ippath.batch import PacketBatch
     from ippath.capture import Captures
+    from ippath.config import HostErrors
     from ippath.model import Host
+
+_MOST_CORRECTIONS = 5  # of a guess; each takes all lines out that are wrong then
 
 Decorator = Callable[[Any], Any]
 
@@ -89,10 +92,25 @@ def guess_text(captures: list[str], batches: Any) -> str:
 
 def guess_host(captures: list[str], batches: Any) -> tuple[Host, str]:
     """The host guessed from the packets, and its lines."""
-    from ippath.config import parse_host
+    from ippath.config import HostErrors, parse_host
 
     text = guess_text(captures, batches)
+    for _ in range(_MOST_CORRECTIONS):
+        try:
+            return parse_host(text, name="<guessed>"), text
+        except HostErrors as problems:
+            text = _without_wrong_lines(text, problems)
     return parse_host(text, name="<guessed>"), text
+
+
+def _without_wrong_lines(text: str, problems: HostErrors) -> str:
+    """The text with lines that contradict the others as comments: packets may well contradict."""
+    lines = text.splitlines()
+    for problem in problems.problems:
+        if 0 < problem.line <= len(lines):
+            line = lines[problem.line - 1]
+            lines[problem.line - 1] = f"# left out ({problem.expected}): {line}"
+    return "\n".join(lines) + "\n"
 
 
 def at_most(batches: Any, limit: int | None) -> Iterator[PacketBatch]:
