@@ -79,6 +79,13 @@ def parse(text: str, name: str = "<host>") -> Parsed:
     return _Parser(text, name).run()
 
 
+def build(text: str) -> Host:
+    """The host that valid lines make, without automatic link-local addresses; for `render_host`."""
+    parser = _Parser(text, "")
+    parser.read()
+    return parser.draft.host
+
+
 class _Parser:
     def __init__(self, text: str, name: str):
         self.name = name
@@ -97,6 +104,17 @@ class _Parser:
 
     def run(self) -> Parsed:
         """Read all lines; raise what is wrong with them."""
+        self.read()
+        if self.problems:
+            raise HostErrors(sorted(self.problems, key=lambda p: (p.line, p.column)))
+        finish(self.draft.host)
+        warnings = [
+            self._problem(Wrong(w, text, near), None) for w, text, near in self.draft.warnings
+        ]
+        return Parsed(self.draft.host, warnings)
+
+    def read(self) -> None:
+        """Read all lines and collect what is wrong."""
         self.draft.host.source = self.name
         sockets: list[Line] = []  # output of ss is read as a whole
         for line in self.lines:
@@ -107,13 +125,6 @@ class _Parser:
             self._guard(line, self._line)
         self._take_ss(sockets)
         self._conclude()
-        if self.problems:
-            raise HostErrors(sorted(self.problems, key=lambda p: (p.line, p.column)))
-        finish(self.draft.host)
-        warnings = [
-            self._problem(Wrong(w, text, near), None) for w, text, near in self.draft.warnings
-        ]
-        return Parsed(self.draft.host, warnings)
 
     def _problem(self, wrong: Wrong, line: Line | None) -> Problem:
         word = wrong.word

@@ -28,12 +28,12 @@ GENERATION_MODES = {"eui64": 0, "none": 1, "stable_secret": 2, "random": 3}
 _ADD = (
     "link", "name", "dev", "type", "address", "mtu", "index", "up", "down", "master", "group",
     "carrier", "arp", "txqueuelen", "txqlen", "broadcast", "numtxqueues", "numrxqueues", "netns",
-    "alias", "addrgenmode",
+    "alias", "addrgenmode", "pointopoint",
 )  # fmt: skip
 _SET = (
     "dev", "up", "down", "mtu", "address", "master", "nomaster", "carrier", "arp", "name", "group",
     "txqueuelen", "txqlen", "multicast", "allmulticast", "promisc", "dynamic", "trailers", "alias",
-    "addrgenmode", "netns", "type", "broadcast", "vrf",
+    "addrgenmode", "netns", "type", "broadcast", "vrf", "pointopoint",
 )  # fmt: skip
 _FLAGS = re.compile(r"<([A-Z0-9_,-]*)>")
 
@@ -92,7 +92,7 @@ def _add_device(draft: Draft, reader: Reader) -> None:
     name: Word | None = None
     fields: dict[str, Any] = {}
     given_up: bool | None = None
-    carrier_word = mode = None
+    carrier = mode = point_to_point = None
     peer = None
     while reader:
         keyword = reader.keyword(_ADD)
@@ -119,9 +119,11 @@ def _add_device(draft: Draft, reader: Reader) -> None:
         elif keyword == "group":
             fields["group"] = take_named(reader, "a group", {"default": 0})
         elif keyword == "carrier":
-            carrier_word = _switch(reader, "carrier")
+            carrier = _switch(reader, "carrier")
         elif keyword == "arp":
             fields["noarp"] = not _switch(reader, "arp")
+        elif keyword == "pointopoint":
+            point_to_point = _switch(reader, "pointopoint")
         elif keyword == "addrgenmode":
             mode = GENERATION_MODES[reader.choice(GENERATION_MODES, "a mode like none or eui64")]
         elif keyword == "netns":
@@ -136,7 +138,9 @@ def _add_device(draft: Draft, reader: Reader) -> None:
         raise Wrong(None, "expected type and one of " + ", ".join(KINDS))
     if fields["kind"] == "vlan" and not fields.get("parent"):
         raise Wrong(name, "expected `link DEVICE` before the name: the device below the VLAN")
-    _create(draft, name, fields, given_up, mode, carrier_word)
+    _create(draft, name, fields, given_up, mode, carrier)
+    if point_to_point is not None:
+        change_device(draft.host, device_name(name), point_to_point=point_to_point)
     if peer is not None:
         _create(draft, peer, {"kind": "veth"}, None, None, None)
 
@@ -257,6 +261,8 @@ def _set(draft: Draft, reader: Reader) -> None:
             changes["carrier"] = _switch(reader, "carrier")
         elif keyword == "arp":
             changes["noarp"] = not _switch(reader, "arp")
+        elif keyword == "pointopoint":
+            changes["point_to_point"] = _switch(reader, "pointopoint")
         elif keyword == "group":
             changes["group"] = take_named(reader, "a group", {"default": 0})
         elif keyword == "name":
@@ -341,8 +347,7 @@ def read_header(draft: Draft, reader: Reader) -> None:
             or any(d.ifindex == index for d in draft.host.devices)
         ):
             index = None
-        kind = "loopback" if "LOOPBACK" in flags else "ether"
-        device = add_device(draft.host, name, kind=kind, up=False, ifindex=index)
+        device = add_device(draft.host, name, up=False, ifindex=index)
     changes: dict[str, Any] = {
         "up": "UP" in flags,
         "carrier": "NO-CARRIER" not in flags,

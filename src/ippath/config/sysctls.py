@@ -6,8 +6,9 @@ import re
 
 from ippath.config.draft import Draft
 from ippath.config.words import Reader, Word, Wrong, nearest
-from ippath.fib.control import set_sysctl
+from ippath.fib.control import del_address, effective_sysctl, set_sysctl
 from ippath.fib.sysctl import DEFAULTS4, DEFAULTS6
+from ippath.model import Host
 
 _SIGNED = (-(1 << 31), (1 << 31) - 1)
 # sysctls that decide about packets, and the values that the kernel takes
@@ -117,6 +118,23 @@ def read_sysctl(draft: Draft, reader: Reader) -> None:
     key = _canonical(first, name)
     text = " ".join(w.text for w in pieces)
     set_sysctl(draft.host, key, _checked(draft, key, text, first, pieces[0], len(pieces)))
+    if key.endswith(".disable_ipv6"):
+        _stop_ipv6(draft.host)
+
+
+def _stop_ipv6(host: Host) -> None:
+    """IPv6 leaves a device where it is turned off (kernel: addrconf_disable_change)."""
+    for device in host.devices:
+        if not effective_sysctl(host, 6, device, "disable_ipv6"):
+            continue
+        for address in [a for a in device.addresses if a.family == 6]:
+            del_address(host, device.name, 6, address.ip, address.plen)
+        device.multicast = {(family, group) for family, group in device.multicast if family == 4}
+        for route in [r for r in host.routes if r.family == 6]:
+            if any(hop.device == device.name for hop in route.nexthops):
+                route.nexthops = [hop for hop in route.nexthops if hop.device != device.name]
+                if not route.nexthops:
+                    host.routes = [r for r in host.routes if r is not route]
 
 
 def _canonical(word: Word, name: str) -> str:

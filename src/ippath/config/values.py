@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Mapping
+from collections.abc import Mapping
 
 from ippath.config.words import Reader, Word, Wrong, nearest
 from ippath.model import SCOPES

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 # a quoted text, or letters up to the next space; a lone backslash (`ip -o` prints them) is a space
-_WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|([^\s\\"\'][^\s\\]*)|(["\'])')
+_WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|((?!["\'])(?:[^\s\\]|\\(?=\S))+)|(["\'])')
 
 
 @dataclass(frozen=True)
