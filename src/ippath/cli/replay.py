@@ -97,6 +97,8 @@ def replay(
     from ippath.capture import open_captures
 
     with open_captures(list(captures), filter=expression) as source:
+        if source.skipped and not quiet:
+            print(f"{len(source.skipped)} files of the folder are no captures", file=sys.stderr)
         batches = options.at_most(source, limit)
         host_facts: dict[str, Any] = {"source": host_path, "inferred": host_path is None}
         text = ""
