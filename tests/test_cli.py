@@ -418,18 +418,18 @@ def test_interrupt_keeps_what_was_done(
 ) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(replay, "STEP_WITH_ROWS", 100)
-    monkeypatch.setattr(replay, "STEP_PLAIN", 100)
+    for name in ("STEP", "STEP_WITH_ROWS", "STEP_PLAIN"):
+        monkeypatch.setattr(replay, name, 100)
 
     def interrupt(self: object, packets: int, read: int, total: int | None) -> None:
         if packets == 300:
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(replay.Progress, "update", interrupt)
-    name = tmp_path / "rows.parquet"
-    summary = replayed(capsys, "--verdicts", str(name))
+    rows = tmp_path / "rows.parquet"
+    summary = replayed(capsys, "--verdicts", str(rows))
     assert summary["interrupted"] and summary["packets"] == 300 == sum(summary["verdicts"].values())
-    assert pq.read_table(name).num_rows == 300
+    assert pq.read_table(rows).num_rows == 300
     code, out, err = run(capsys, "replay", CAPTURE, "--host", HOST)
     assert code == FINE and "Ctrl-C" in out and "again to stop at once" in err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
