@@ -92,6 +92,8 @@ class _Parser:
         self.draft = Draft()
         self.lines, self.written, wrongs = read_lines(text)
         self.problems = [self._problem(wrong, None) for wrong in wrongs]
+        torn = {problem.line for problem in self.problems}
+        self.lines = [line for line in self.lines if torn.isdisjoint(w.line for w in line.words)]
         self._join_nexthops()
         self.own: dict[str, Callable[[Reader, Line], None]] = {
             "listen": lambda reader, line: read_listen(self.draft, reader, line.text),

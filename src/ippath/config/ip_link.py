@@ -150,8 +150,6 @@ def _create(
     carrier: bool | None,
 ) -> None:  # fmt: skip
     name = device_name(word)
-    if name in ("all", "default"):
-        raise Wrong(word, f"a device cannot be called {name}")
     index = fields.get("ifindex")
     if index is not None and any(d.ifindex == index for d in draft.host.devices):
         raise Wrong(word, "RTNETLINK answers: Device or resource busy (the index is taken)")

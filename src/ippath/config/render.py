@@ -237,8 +237,7 @@ def _is_automatic(device: Device, position: int) -> bool:
 def _address_lines(host: Host, late: set[str]) -> Iterator[str]:
     for device in host.devices:
         if device.name == "lo":
-            for line in _lost_loopback_lines(device):
-                yield line
+            yield from _lost_loopback_lines(device)
         for position, address in enumerate(device.addresses):
             if address.family == 6 and device.name in late:
                 continue

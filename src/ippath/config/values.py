@@ -88,7 +88,8 @@ def take_mac(reader: Reader) -> int:
 def device_name(word: Word) -> str:
     """A word as the name of a device; `eth0.5@eth0` is eth0.5."""
     name = word.text.partition("@")[0]
-    if not _DEVICE.fullmatch(name) or name in (".", "..") or ":" in name:
+    # the kernel takes all and default, but its sysctls of that name mean something else
+    if not _DEVICE.fullmatch(name) or name in (".", "..", "all", "default") or ":" in name:
         raise Wrong(word, f"{word.text!r} cannot be the name of a device")
     return name
 
