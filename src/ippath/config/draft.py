@@ -28,6 +28,7 @@ class Draft:
     listing: str = ""  # the command whose output follows: link, addr, route, rule, neigh
     listing_family: int | None = None
     listing_table: int | None = None
+    parents: dict[str, Word] = field(default_factory=dict)  # eth0 of a printed lab@eth0
     block: Device | None = None  # the device whose lines of output follow
     mentioned: list[Word] = field(default_factory=list)  # devices named by rules, sockets, sysctls
     mapped: list[tuple[Word, Word]] = field(default_factory=list)

@@ -356,6 +356,16 @@ class _Parser:
                     device, f"no device is called {device.text!r}", nearest(device.text, names, 0.5)
                 )
                 self.problems.append(self._problem(wrong, None))
+        for name, parent in draft.parents.items():
+            made = draft.host.device(name)
+            if made is None:
+                continue
+            if made.kind == "ether" and made.parent is None:
+                draft.warn(parent, f"what kind of device {name} is shows `ip -d link`")
+            elif made.parent == parent.text and draft.host.device(parent.text) is None:
+                near = nearest(parent.text, names, 0.5)
+                wrong = Wrong(parent, f"no device is called {parent.text!r}", near)
+                self.problems.append(self._problem(wrong, None))
         told = set()
         for word in draft.mentioned:
             name = device_name(word)

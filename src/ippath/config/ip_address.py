@@ -115,8 +115,8 @@ def _read(reader: Reader, family: int | None, printed: bool) -> _Written:
     scope: int | None = None
     broadcast: Word | None = None
     while reader:
-        last = printed and reader.left == 1 and reader.text not in _KEYWORDS
-        if last and local is not None:  # `ip addr` ends the line with the label
+        plain = printed and not address.label and reader.text not in _KEYWORDS
+        if plain and local is not None:  # `ip addr` shows the label without a keyword
             address.label = reader.take("a label").text
             continue
         keyword = reader.text if reader.text in _KEYWORDS else None

@@ -88,6 +88,12 @@ def _add(draft: Draft, reader: Reader) -> None:
         raise
 
 
+def _add_keyword(reader: Reader, named: bool) -> str | None:
+    """The next word as a keyword; before the device has a name, short words are its name."""
+    exact = reader.text in _ADD or reader.text in ("addr", "txq")
+    return reader.keyword(_ADD) if named or exact else None
+
+
 def _add_device(draft: Draft, reader: Reader) -> None:
     name: Word | None = None
     fields: dict[str, Any] = {}
@@ -95,7 +101,7 @@ def _add_device(draft: Draft, reader: Reader) -> None:
     carrier = mode = point_to_point = None
     peer = None
     while reader:
-        keyword = reader.keyword(_ADD)
+        keyword = _add_keyword(reader, name is not None)
         if keyword is None:
             if name is not None:
                 raise Wrong(
@@ -369,8 +375,11 @@ def read_header(draft: Draft, reader: Reader) -> None:
     ):
         device.kind, device.parent = "vlan", parent
         device.vlan_id = int(name.rpartition(".")[2]) & 4095
+        draft.parents[name] = Word(parent, word.line, word.column)
     elif parent and not re.fullmatch("if[0-9]+|NONE", parent):
-        device.parent = parent if device.kind == "vlan" else None
+        draft.parents[name] = Word(parent, word.line, word.column)
+        if device.kind == "vlan":
+            device.parent = parent
     change_device(draft.host, name, **changes)
     draft.printed.add(name)
     draft.block = device
@@ -414,6 +423,8 @@ def read_detail_line(draft: Draft, reader: Reader) -> None:
         number = number_of(pairs["id"].text) if "id" in pairs else None
         if number is not None and number < 4096:
             device.kind, device.vlan_id = "vlan", number
+            if device.name in draft.parents:
+                device.parent = draft.parents[device.name].text
             protocol = pairs["protocol"].text if "protocol" in pairs else ""
             device.vlan_protocol = 0x88A8 if protocol.lower() == "802.1ad" else 0x8100
     elif kind == "tun":

@@ -16,6 +16,7 @@ from ippath.config.values import (
     IP_PROTOCOLS, address_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
 from ippath.fib.control import (
+    ALL_SYSTEMS4,
     ALL_ROUTERS6,
     ControlError,
     add_route,
@@ -82,9 +83,10 @@ def _quoted(name: str) -> str:
 
 
 def _late_down(host: Host) -> set[str]:
-    """Devices that went down after routes by them were added that are still there."""
+    """Devices that were up before, which has left routes or groups."""
     down = {d.name for d in host.devices if not d.up}
-    return {
+    was_up = {d.name for d in host.devices if not d.up and (4, ALL_SYSTEMS4) in d.multicast}
+    return was_up | {
         hop.device
         for route in host.routes
         for hop in route.nexthops
@@ -235,14 +237,25 @@ def _is_automatic(device: Device, position: int) -> bool:
 
 
 def _address_lines(host: Host, late: set[str]) -> Iterator[str]:
+    """Addresses in the order of their local routes, since equal ones are looked up in that order."""
+    where: dict[tuple[Any, ...], int] = {}
+    for k, route in enumerate(host.routes):
+        if route.type == "local" and route.nexthops:
+            where.setdefault((route.family, route.prefix, route.nexthops[0].device), k)
+    lines: list[tuple[int, str]] = []
     for device in host.devices:
         if device.name == "lo":
             yield from _lost_loopback_lines(device)
+        at = {4: -1, 6: -1}
         for position, address in enumerate(device.addresses):
-            if address.family == 6 and device.name in late:
+            family = address.family
+            if family == 6 and device.name in late:
                 continue
+            found = where.get((family, address.ip, device.name), len(host.routes))
+            at[family] = max(at[family], found)  # within a device as they are
             if not _is_automatic(device, position):
-                yield _address_line(device, address)
+                lines.append((at[family], _address_line(device, address)))
+    yield from (line for _, line in sorted(lines, key=lambda entry: entry[0]))
 
 
 def _lost_loopback_lines(device: Device) -> Iterator[str]:

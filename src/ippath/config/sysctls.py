@@ -6,7 +6,9 @@ import re
 
 from ippath.config.draft import Draft
 from ippath.config.words import Reader, Word, Wrong, nearest
-from ippath.fib.control import del_address, effective_sysctl, set_sysctl
+from ippath.fib.control import (
+    ALL_ROUTERS6, del_address, effective_sysctl, own_sysctl, set_sysctl,
+)  # fmt: skip
 from ippath.fib.sysctl import DEFAULTS4, DEFAULTS6
 from ippath.model import Host
 
@@ -120,6 +122,8 @@ def read_sysctl(draft: Draft, reader: Reader) -> None:
     set_sysctl(draft.host, key, _checked(draft, key, text, first, pieces[0], len(pieces)))
     if key.endswith(".disable_ipv6"):
         _stop_ipv6(draft.host)
+    elif key.startswith("net.ipv6.conf.") and key.endswith(".forwarding"):
+        _stop_routing6(draft.host)
 
 
 def _stop_ipv6(host: Host) -> None:
@@ -137,6 +141,20 @@ def _stop_ipv6(host: Host) -> None:
                     host.routes = [r for r in host.routes if r is not route]
 
 
+def _stop_routing6(host: Host) -> None:
+    """A device that stops forwarding leaves what makes a router (kernel: dev_forward_change)."""
+    for device in host.devices:
+        if own_sysctl(host, 6, device.name, "forwarding"):
+            continue
+        device.multicast -= {(6, group) for group in ALL_ROUTERS6}
+        host.routes = [
+            r
+            for r in host.routes
+            if not (r.family == 6 and r.type == "anycast" and r.protocol == "kernel")
+            or [hop.device for hop in r.nexthops] != [device.name]
+        ]
+
+
 def _canonical(word: Word, name: str) -> str:
     """The dotted name; slashes as separators let device names keep their dots."""
     name = name.removeprefix("/proc/sys/")
@@ -144,7 +162,7 @@ def _canonical(word: Word, name: str) -> str:
     if slash >= 0 and (dot < 0 or slash < dot):
         name = name.translate(str.maketrans("./", "/."))
     if not name.startswith("net."):
-        near = nearest(name, NUMBERS) or nearest("net." + name, NUMBERS)
+        near = nearest(name, NUMBERS, 0.8) or nearest("net." + name, NUMBERS, 0.8)
         raise Wrong(word, f"expected a sysctl that begins with net., not {name!r}", near)
     if not _NAME.fullmatch(name):
         raise Wrong(word, f"expected the name of a sysctl, not {name!r}")
