@@ -186,7 +186,7 @@ def test_padding_and_rubbish_behind_compressed_data(tmp_path, name):
 
 @pytest.mark.parametrize("name", PACKERS)
 def test_compressed_data_cut_short(tmp_path, name):
-    frames = [noise(k) for k in range(3000)]
+    frames = [noise(k) for k in range(2000)]
     packed = PACKERS[name](make.pcap([Record(f, k) for k, f in enumerate(frames)]))
     path = tmp_path / "c"
     path.write_bytes(packed[: len(packed) // 2])
@@ -194,7 +194,7 @@ def test_compressed_data_cut_short(tmp_path, name):
         read = [p for b in captures for p in b]
     assert read == frames[: len(read)]
     if name != "bzip2":  # blocks of 900 kB
-        assert len(read) > 1000
+        assert len(read) > 500
     (ending,) = captures.endings
     assert name in ending.why
     assert "cut short" in ending.why or "damaged" in ending.why

@@ -240,7 +240,7 @@ instruction = st.one_of(
     packet=st.binary(max_size=50),
     longer=st.integers(0, 2000),
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_random_programs_agree_with_libpcap(body, packet, longer):
     clear = [(0x02, 0, 0, k) for k in range(16)]  # libpcap's scratch memory holds anything at first
     program = [
@@ -267,7 +267,7 @@ def test_shared_captures_agree_with_libpcap():
         packet_filter = PacketFilter(expression)
         with open_captures(make.SHARED) as captures:
             for batch in captures:
-                batch = batch.select(slice(0, None, 11))
+                batch = batch.select(slice(0, None, 23))
                 keep = packet_filter.matches(batch)
                 for row, packet in enumerate(batch):
                     program = packet_filter.program(int(batch.link_type[row]))
@@ -277,4 +277,4 @@ def test_shared_captures_agree_with_libpcap():
                     expected = judged(program, packet, int(batch.wire_length[row]))
                     assert keep[row] == expected, (expression, batch.frame_numbers[row])
                     compared += 1
-    assert compared > 2000
+    assert compared > 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -59,8 +61,6 @@ def test_raw_ip_has_one_link_type(tmp_path, number):
     ids=["2.4", "2.2 swapped", "2.3 swapped", "2.3 plain", "wire length too small"],
 )
 def test_pcap_length_fields(tmp_path, version, captured, stored_first, stored_second, wire):
-    import struct
-
     raw = make.pcap([], version=version)
     raw += struct.pack("<IIII", 1, 0, stored_first, stored_second) + bytes(captured)
     batch = read(tmp_path, raw)
@@ -189,8 +189,6 @@ def test_block_kinds(tmp_path):
 
 
 def test_block_lengths_without_padding_are_understood(tmp_path):
-    import struct
-
     data = FRAME[:41]
     body = struct.pack("<IIIII", 0, 0, 7, 41, 41) + data
     size = struct.pack("<I", 12 + len(body))
@@ -198,6 +196,20 @@ def test_block_lengths_without_padding_are_understood(tmp_path):
     padded = struct.pack("<I", 6) + size + body + b"\0" * 3 + size
     raw = make.section() + make.interface(1) + bare + padded + make.enhanced(FRAME, 9)
     assert list(read(tmp_path, raw)) == [data, data, FRAME]
+
+
+@pytest.mark.parametrize("code", [1, 2], ids=["comment", "flags"])
+def test_an_option_that_leaves_its_block_is_no_option(tmp_path, code):
+    """The four bytes it claims are the block's length at its end, and the next block."""
+    head = struct.pack("<IIIII", 0, 0, 7, len(FRAME), len(FRAME)) + FRAME
+    whole = make.block(6, head + make.option(code, b"\1\0\0\0"))
+    beyond = make.block(6, head + struct.pack("<HH", code, 4))
+    path = tmp_path / "c"
+    path.write_bytes(make.section() + make.interface(1) + whole + beyond)
+    with open_captures(path) as captures:
+        (batch,) = captures
+    assert batch.direction.tolist() == ([1, 0] if code == 2 else [0, 0])
+    assert list(batch.comments) == ([1] if code == 1 else [])
 
 
 def test_comments_are_kept(tmp_path):
