@@ -944,6 +944,27 @@ _WORDS = st.sampled_from(
 _SOUP = st.lists(st.lists(_WORDS, max_size=9).map(" ".join), max_size=12).map("\n".join)
 
 
+LONG = {
+    "digits of a port": "listen udp 0.0.0.0:" + "9" * 5000,
+    "digits of a switch": "switch receive_list " + "9" * 5000,
+    "digits of a metric": "ip route add default dev lo metric " + "9" * 5000,
+    "digits of a length": "ip route add 10.0.0.0/" + "9" * 5000,
+    "digits of a sysctl": "net.ipv4.ip_forward = " + "9" * 5000,
+    "digits of a lifetime": "ip addr add 10.0.0.1/8 dev eth0 valid_lft " + "9" * 5000,
+    "a word": "q" * 200_000,
+    "a line": "ip route add " + "default " * 20_000,
+    "lines": "ip rout ad defualt via\n" * 2_000,
+    "quotes": '"' * 10_001,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.timeout(60)
+def test_long_nonsense_is_wrong(name: str) -> None:
+    with pytest.raises(HostErrors):
+        parse_host(LONG[name])
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.one_of(_SOUP, st.text(), st.lists(_VALID | st.text(max_size=9), max_size=9).map(" ".join))

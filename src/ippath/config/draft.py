@@ -81,3 +81,11 @@ class Draft:
 def refused(error: ControlError, word: Word | None) -> Wrong:
     """What the kernel would refuse, with the words that `ip` prints, at a word of the line."""
     return Wrong(word, str(error))
+
+
+def forget_sources(host: Host) -> None:
+    """IPv6 routes lose a preferred source that is no address any more (kernel: rt6_remove_prefsrc)."""
+    own = {a.ip for d in host.devices for a in d.addresses if a.family == 6}
+    for route in host.routes:
+        if route.family == 6 and route.prefsrc is not None and route.prefsrc not in own:
+            route.prefsrc = None

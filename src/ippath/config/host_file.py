@@ -325,6 +325,8 @@ class _Parser:
             value = reader.take("the value of the switch")
         if name.text not in names:
             raise Wrong(name, f"no switch is called {name.text!r}", nearest(name.text, names))
+        if len(value.text) > 20:
+            raise Wrong(value, f"{value.text[:20]}… is too long for the value of a switch")
         try:
             self.draft.host.switches[name.text] = check_switch(name.text, value.text)
         except SwitchError as error:
@@ -366,7 +368,7 @@ class _Parser:
                 near = nearest(parent.text, names, 0.5)
                 wrong = Wrong(parent, f"no device is called {parent.text!r}", near)
                 self.problems.append(self._problem(wrong, None))
-        told = set()
+        told: set[str] = set()
         for word in draft.mentioned:
             name = device_name(word)
             if draft.host.device(name) is None and name not in told | draft.broken:

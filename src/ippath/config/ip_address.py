@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ippath.config.draft import Draft, Skip, refused
+from ippath.config.draft import Draft, Skip, forget_sources, refused
 from ippath.config.values import (
     BITS, SCOPE_NAMES, address_in, device_name, number_of, prefix_in, take_named, take_number,
 )  # fmt: skip
@@ -64,6 +64,7 @@ def read_address(draft: Draft, reader: Reader, family: int | None) -> None:
             del_address(draft.host, device.name, address.family, address.ip, plen)
         except ControlError as error:
             raise refused(error, written.at) from None
+        forget_sources(draft.host)
         return
     device = draft.device_or_new(written.device)
     existing = next(
@@ -96,6 +97,7 @@ def _flush(draft: Draft, reader: Reader, family: int | None) -> None:
             continue
         if family in (None, address.family):
             del_address(draft.host, device.name, *_key(address))
+    forget_sources(draft.host)
 
 
 def default_scope(family: int, ip: int) -> int:

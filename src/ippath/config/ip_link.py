@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ippath.config.draft import Draft, refused
+from ippath.config.draft import Draft, forget_sources, refused
 from ippath.config.values import device_name, number_of, take_mac, take_named, take_number
 from ippath.config.words import Reader, Word, Wrong, nearest
 from ippath.fib.control import (
-    ControlError, add_device, change_device, del_device, set_sysctl,
+    ControlError, add_device, change_device, del_address, del_device, set_sysctl,
 )  # fmt: skip
 from ippath.model import Device, Host
 
@@ -59,7 +59,7 @@ def read_link(draft: Draft, reader: Reader) -> None:
         if reader.skip("type"):
             reader.take("a type")
         reader.end()
-        _do(lambda: del_device(draft.host, device.name), reader.words[reader.at - 1])
+        _delete(draft, device, reader.words[reader.at - 1])
     else:
         raise Wrong(reader.words[reader.at - 1], "expected add, set or del")
 
@@ -69,6 +69,16 @@ def _do(work: Any, word: Word | None) -> Any:
         return work()
     except ControlError as error:
         raise refused(error, word) from None
+
+
+def _delete(draft: Draft, device: Device, word: Word) -> None:
+    """Remove a device; its addresses go first, with the routes that name them as their source."""
+    if device.kind != "loopback":
+        for address in list(device.addresses):
+            if any(a is address for a in device.addresses):
+                del_address(draft.host, device.name, address.family, address.ip, address.plen)
+    _do(lambda: del_device(draft.host, device.name), word)
+    forget_sources(draft.host)
 
 
 def _switch(reader: Reader, what: str) -> bool:
@@ -279,7 +289,7 @@ def _set(draft: Draft, reader: Reader) -> None:
             set_sysctl(draft.host, f"net.ipv6.conf.{device.name}.addr_gen_mode", mode)
         elif keyword == "netns":
             reader.take("a namespace")
-            _do(lambda: del_device(draft.host, device.name), word)
+            _delete(draft, device, word)
             reader.end()
             return
         elif keyword == "type":
@@ -291,6 +301,7 @@ def _set(draft: Draft, reader: Reader) -> None:
             reader.take(f"a value for {keyword}")
         if changes:
             _do(lambda changes=changes: change_device(draft.host, device.name, **changes), at)
+            forget_sources(draft.host)
 
 
 def _rename(host: Host, old: str, new: str) -> None:

@@ -9,7 +9,6 @@ from ippath.config.values import (
     IP_PROTOCOLS,
     address_in,
     device_name,
-    number_of,
     take_named,
     take_number,
 )
@@ -17,7 +16,9 @@ from ippath.config.words import Reader, Word, Wrong, nearest
 from ippath.fib.control import join_group
 from ippath.model import Listener
 
-_ENDPOINT = re.compile(r"(?:\[([0-9a-fA-F:.]*)\]|([0-9]{1,3}(?:\.[0-9]{1,3}){3})|(\*)):([0-9]+|\*)")
+_ENDPOINT = re.compile(
+    r"(?:\[([0-9a-fA-F:.]*)\]|([0-9]{1,3}(?:\.[0-9]{1,3}){3})|(\*)):([0-9]{1,9}|\*)"
+)
 KINDS = {"udp": 17, "udplite": 136}
 _OPTIONS = (
     "dev", "reader", "rcvbuf", "reuseport", "reuseaddr", "noreuseaddr", "v6only", "peer",
@@ -44,10 +45,9 @@ def read_listen(draft: Draft, reader: Reader, line: str) -> None:
         _listener(draft, reader, KINDS[kind], line)
         return
     number = take_named(reader, "an IP protocol by name or number", IP_PROTOCOLS, 255)
+    families: tuple[int, ...] = (4, 6)
     if reader:
-        families = {"inet": (4,), "inet6": (6,)}[reader.choice(("inet", "inet6"), "inet or inet6")]
-    else:
-        families = (4, 6)
+        families = (4,) if reader.choice(("inet", "inet6"), "inet or inet6") == "inet" else (6,)
     reader.end()
     draft.host.protocols.update((family, number) for family in families)
 
@@ -56,7 +56,7 @@ def _endpoint(word: Word, what: str) -> tuple[int, int, int]:
     match = _ENDPOINT.fullmatch(word.text)
     if match is None:
         raise Wrong(word, f"expected {what}, not {word.text!r}")
-    if match[4] == "*" or (port := number_of(match[4])) is None or not 0 < int(match[4]) < 65536:
+    if match[4] == "*" or not 0 < int(match[4]) < 65536:
         raise Wrong(word, f"expected a port between 1 and 65535, not {match[4]!r}")
     port = int(match[4])
     if match[3]:

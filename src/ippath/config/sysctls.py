@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ippath.config.draft import Draft
+from ippath.config.draft import Draft, forget_sources
 from ippath.config.words import Reader, Word, Wrong, nearest
 from ippath.fib.control import (
     ALL_ROUTERS6, del_address, effective_sysctl, own_sysctl, set_sysctl,
@@ -122,6 +122,7 @@ def read_sysctl(draft: Draft, reader: Reader) -> None:
     set_sysctl(draft.host, key, _checked(draft, key, text, first, pieces[0], len(pieces)))
     if key.endswith(".disable_ipv6"):
         _stop_ipv6(draft.host)
+        forget_sources(draft.host)
     elif key.startswith("net.ipv6.conf.") and key.endswith(".forwarding"):
         _stop_routing6(draft.host)
 
