@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -998,6 +999,53 @@ def test_load_reads_host_files_and_snapshots(tmp_path: Path) -> None:
     assert (
         [d.name for d in load(snapshot).devices] == ["lo"] == [d.name for d in load(single).devices]
     )
+
+
+SNAPSHOT = {
+    "addr": [
+        {"ifindex": 1, "ifname": "lo", "flags": ["LOOPBACK", "UP"], "mtu": 65536,
+         "link_type": "loopback", "address": "00:00:00:00:00:00",
+         "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host",
+                        "label": "lo"},
+                       {"family": "inet6", "local": "::1", "prefixlen": 128, "scope": "host"}]},
+        {"ifindex": 7, "ifname": "eth0", "flags": ["BROADCAST", "UP"], "mtu": 1400,
+         "link_type": "ether", "address": "02:00:00:00:00:10",
+         "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24, "label": "eth0"}]},
+    ],
+    "route": [
+        {"dst": "192.0.2.0/24", "dev": "eth0", "protocol": "kernel", "scope": "link",
+         "prefsrc": "192.0.2.1"},
+        {"dst": "default", "gateway": "192.0.2.9", "dev": "eth0", "protocol": "dhcp", "metric": 100},
+        {"type": "local", "dst": "192.0.2.1", "dev": "eth0", "table": "local",
+         "protocol": "kernel", "scope": "host", "prefsrc": "192.0.2.1"},
+    ],
+    "rule": [{"priority": 0, "src": "all", "table": "local"},
+             {"priority": 50, "src": "all", "dst": "10.0.0.0", "dstlen": 8, "table": "100"},
+             {"priority": 32766, "src": "all", "table": "main"}],
+}  # fmt: skip
+
+
+def test_a_snapshot_is_printed_as_a_host_file(tmp_path: Path) -> None:
+    """The lines are those that differ from what the kernel does by itself."""
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps(SNAPSHOT))
+    host = load(path)
+    printed = render_host(host)
+    again = parse_host(printed)
+    lines = set(printed.splitlines())
+    assert lines > {
+        "ip link add eth0 index 7 address 02:00:00:00:00:10 mtu 1400 type ether",
+        "ip addr add 192.0.2.1/24 dev eth0",
+        "net.ipv6.conf.eth0.addr_gen_mode = 1",  # it has no link-local address
+        "ip route add default via 192.0.2.9 dev eth0 proto dhcp metric 100",
+        "ip route del broadcast 192.0.2.255/32 dev eth0 table local proto kernel",
+        "ip rule del pref 32767 lookup default",
+        "ip rule add pref 50 to 10.0.0.0/8 lookup 100",
+    }
+    assert not any("192.0.2.0/24" in line for line in lines)
+    have = {(r.family, r.table, r.prefix, r.plen, r.type) for r in host.routes}
+    assert {(r.family, r.table, r.prefix, r.plen, r.type) for r in again.routes} == have
+    assert sorted(r.pref for r in again.rules) == sorted(r.pref for r in host.rules)
 
 
 def test_load_names_the_file_that_cannot_be_read(tmp_path: Path) -> None:

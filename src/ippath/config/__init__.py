@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ippath.config.host_file import Parsed, parse, parse_host
-    from ippath.config.loading import load
+    from ippath.config.loading import load, load_with_warnings
     from ippath.config.render import render_host
     from ippath.config.words import HostErrors, Problem
     from ippath.fib.control import new_host
 
 __all__ = [
-    "HostErrors", "Parsed", "Problem", "load", "new_host", "parse", "parse_host", "render_host",
+    "HostErrors", "Parsed", "Problem", "load", "load_with_warnings", "new_host", "parse", "parse_host", "render_host",
 ]  # fmt: skip
 
 _WHERE = {
@@ -26,6 +26,7 @@ _WHERE = {
     "parse_host": "ippath.config.host_file",
     "render_host": "ippath.config.render",
     "load": "ippath.config.loading",
+    "load_with_warnings": "ippath.config.loading",
     "new_host": "ippath.fib.control",
 }
 

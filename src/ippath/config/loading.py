@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ippath.config.words import HostErrors, Problem
 from ippath.model import Host
+
+if TYPE_CHECKING:
+    from ippath.config.host_file import Parsed
 
 
 def load(path: str | Path) -> Host:
@@ -13,12 +17,19 @@ def load(path: str | Path) -> Host:
 
     Raises HostErrors that lists all that is wrong, OSError if the file cannot be read.
     """
+    return load_with_warnings(path).host
+
+
+def load_with_warnings(path: str | Path) -> Parsed:
+    """As `load`, together with warnings about lines that are valid but doubtful."""
+    from ippath.config.host_file import Parsed, parse
+
     path = Path(path)
     if path.is_dir():
-        return _snapshot(path)
+        return Parsed(_snapshot(path))
     raw = path.read_bytes()
     if raw.lstrip()[:1] in (b"{", b"["):
-        return _snapshot(path)
+        return Parsed(_snapshot(path))
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as wrong:
@@ -26,9 +37,7 @@ def load(path: str | Path) -> Host:
         column = wrong.start - raw.rfind(b"\n", 0, wrong.start)
         problem = Problem(str(path), line, column, "expected UTF-8 text")
         raise HostErrors([problem]) from None
-    from ippath.config.host_file import parse_host
-
-    return parse_host(text, name=str(path))
+    return parse(text, name=str(path))
 
 
 def _snapshot(path: Path) -> Host:

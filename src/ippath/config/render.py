@@ -45,6 +45,9 @@ def render_host(host: Host) -> str:
     final = _read([*up, *sysctls, *later, *addresses, *down])
     finish(final)
     missing = _link_local_lines(host, final)
+    if missing:
+        final = _read([*up, *sysctls, *missing, *later, *addresses, *down])
+        finish(final)
     routes, deleted = _route_lines(host, base, final)
     sections = [
         up,
@@ -102,7 +105,7 @@ def _sysctl_lines(host: Host) -> list[str]:
             lines.append(f"net.ipv4.ip_forward = {value}")
             implied = ("net.ipv4.conf.all.accept_redirects", "0" if int(value) else "1")
         elif (key, value) != implied:
-            lines.append(f"{key} = {value}")
+            lines.append(f"{key} = {value}".rstrip())
     return lines
 
 
@@ -219,9 +222,14 @@ def _address_line(device: Device, address: Address) -> str:
     return " ".join(words)
 
 
+def _unlabelled(device: Device, address: Address) -> Address:
+    """An address without the label that says only which device it is on."""
+    return dataclasses.replace(address, label="") if address.label == device.name else address
+
+
 def _is_automatic(device: Device, position: int) -> bool:
     """Whether an address is there without a line: the loopback's two, a link-local at the end."""
-    address = device.addresses[position]
+    address = _unlabelled(device, device.addresses[position])
     if device.name == "lo":
         plain = (Address(4, 0x7F000001, 8, scope=SCOPE_HOST), Address(6, 1, 128, scope=SCOPE_HOST))
         return address in plain
@@ -261,7 +269,9 @@ def _address_lines(host: Host, late: set[str]) -> Iterator[str]:
 def _lost_loopback_lines(device: Device) -> Iterator[str]:
     for family, ip, plen in ((4, 0x7F000001, 8), (6, 1, 128)):
         plain = Address(family, ip, plen, scope=SCOPE_HOST)
-        if plain not in device.addresses and not (family == 6 and not device.up):
+        if not any(_unlabelled(device, a) == plain for a in device.addresses) and not (
+            family == 6 and not device.up
+        ):
             yield f"{_ip(family)} addr del {prefix_text(family, ip, plen)} dev lo"
 
 
@@ -292,7 +302,8 @@ def _link_local_lines(host: Host, final: Host) -> list[str]:
 
 def _plain(route: Route) -> tuple[Any, ...]:
     """A route without its line, as something that can be compared and put into sets."""
-    hops = tuple(dataclasses.astuple(hop) for hop in route.nexthops)
+    # the scope of a next hop follows from the rest
+    hops = tuple(dataclasses.astuple(dataclasses.replace(n, scope=0)) for n in route.nexthops)
     rest = tuple(
         getattr(route, f.name)
         for f in dataclasses.fields(Route)

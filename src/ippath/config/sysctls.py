@@ -115,11 +115,10 @@ def read_sysctl(draft: Draft, reader: Reader) -> None:
     if not sign:
         at = pieces[0] if pieces else None
         raise Wrong(at, "expected = and a value")
-    if not pieces:
-        raise Wrong(None, "expected a value")
     key = _canonical(first, name)
     text = " ".join(w.text for w in pieces)
-    set_sysctl(draft.host, key, _checked(draft, key, text, first, pieces[0], len(pieces)))
+    value_word = pieces[0] if pieces else None
+    set_sysctl(draft.host, key, _checked(draft, key, text, first, value_word, len(pieces)))
     if key.endswith(".disable_ipv6"):
         _stop_ipv6(draft.host)
         forget_sources(draft.host)
@@ -171,7 +170,7 @@ def _canonical(word: Word, name: str) -> str:
 
 
 def _checked(
-    draft: Draft, key: str, text: str, name_word: Word, value_word: Word, count: int
+    draft: Draft, key: str, text: str, name_word: Word, value_word: Word | None, count: int
 ) -> str:
     limits = NUMBERS.get(key)
     conf = _CONF.fullmatch(key)
@@ -195,7 +194,9 @@ def _checked(
             raise Wrong(value_word, f"expected numbers and ranges like 0-1,3-127, not {text!r}")
         return text
     if limits is None:
-        return text
+        return text  # may be empty, as `sysctl -a` prints some
+    if value_word is None:
+        raise Wrong(None, "expected a value")
     if count > 1 or not _INTEGER.fullmatch(text):
         raise Wrong(value_word, f"expected an integer for {key}, not {text!r}")
     value = int(text, 16) if text[:2].lower() == "0x" else int(text)
