@@ -575,6 +575,56 @@ def test_family_of_a_route(family: int, line: str) -> None:
     assert [r.family for r in parse_host(BASE + line).routes if r.metric == 9] == [family]
 
 
+def documented() -> tuple[list[str], list[str]]:
+    """The plain blocks of the document, one text each, and the lines within its tables."""
+    blocks: list[str] = []
+    lines: list[str] = []
+    fence = None
+    for line in (ROOT / "docs" / "host-files.md").read_text().splitlines():
+        if line.startswith("```"):
+            fence = line[3:] or "plain" if fence is None else None
+            if fence == "plain":
+                blocks.append("")
+        elif fence == "plain":
+            blocks[-1] += line + "\n"
+        elif line.startswith("| `"):
+            lines.append(line.split("`")[1])
+    return blocks, lines
+
+
+def test_examples_in_the_document_are_valid() -> None:
+    blocks, lines = documented()
+    blocks = [block for block in blocks if "office.host:" not in block]
+    base = BASE + "ip link add tun0 type tun\nip link add br0 type bridge\ntable 100 isp\n"
+    single = [line for block in blocks[1:-1] for line in block.splitlines()] + lines
+    single = [line for line in single if line and "…" not in line]
+    assert len(single) > 50
+    for text in [blocks[0], BASE + blocks[-1]]:
+        parse_host(text)
+    for line in single:
+        # BASE has some of it already
+        before = (
+            "ip addr del 192.0.2.1/24 dev eth0" if line.startswith("ip addr add 192.0.2.1") else ""
+        )
+        before = "ip rule add pref 1000 nop" if line == "ip rule del pref 1000" else before
+        before = "ip link del eth0" if line.startswith("ip link add eth0") else before
+        if line not in COMMANDS:
+            parse_host(f"{base}{before}\n{line}\n")
+
+
+# commands whose output may be pasted, not lines of a host file
+COMMANDS = ("ip addr", "ip link", "ip route", "ip rule", "ip neigh", "sysctl -a", "ss -lun")
+
+
+def test_the_errors_in_the_document_are_those_that_are_reported() -> None:
+    (shown,) = [block for block in documented()[0] if "office.host:" in block]
+    text = "ip link add eth0 type dummy\nip addr add 192.0.2.1/24 dev eth0\n"
+    text += "".join(line[4:] + "\n" for line in shown.splitlines() if line.startswith("    ip"))
+    with pytest.raises(HostErrors) as caught:
+        parse_host(text, "office.host")
+    assert str(caught.value) + "\n" == shown
+
+
 # --- what is wrong ---------------------------------------------------------------------------------
 
 # name: (text, line, column, part of the message, the word that was probably meant)

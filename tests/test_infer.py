@@ -169,6 +169,11 @@ CASES: dict[str, Case] = {
                  device=[0] * 6 + [1] * 6),
         (r"map \Device\NPF_{1} eth0", 'map "Wi-Fi 2" eth1'),
     ),
+    "a capture of what came in alone": Case(
+        ethernet(*(frame(ROUTER, US, "192.0.2.50", f"10.0.0.{k}") for k in (1, 2, 3))),
+        (f"ip link add eth0 address {US} type veth", "ip addr add 10.0.0.1/24 dev eth0"),
+        ("ip addr add 192",),
+    ),
     "no packets": Case(ethernet(), ("ip link set lo up",), ("ip addr", "ip route", "listen")),
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from ippath.batch import PacketBatch
 from ippath.handles import open_bytes
 from ippath.jit import entry, kernel
 from ippath.wire import ipv6
-from ippath.wire.checksum import fold, fold_network, header_ok, partial, pseudo4, transport_ok
+from ippath.wire.checksum import header_ok, partial, pseudo4, transport_ok
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, LINK_FOUND, find_network
 from ippath.wire.ipv4 import FLAGS_OFFSET, IPPROTO_UDP, MF, OFFSET_MASK, PROTOCOL, TOTAL_LENGTH
 from ippath.wire.ipv6 import (
@@ -57,7 +57,7 @@ MEANING = {
 def _pseudo6_routed(data, ip, final, count):
     """Pseudo header sum with the last address of a routing header (RFC 8200 section 8.1)."""
     addresses = partial(data, ip + SOURCE6, 16) + partial(data, final, 16)
-    return fold_network(fold(addresses) + IPPROTO_UDP + count)
+    return addresses + ((IPPROTO_UDP + count) << 8)
 
 
 @kernel

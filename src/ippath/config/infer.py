@@ -46,6 +46,8 @@ _VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
 _UNKNOWN = -1  # no link-level address in the capture
 _OURS, _OTHERS = -3, -4  # stand-ins for MACs where only the direction is known
 _UDP = 17
+_EVERYONE = 0xFFFFFFFFFFFF
+_LOW64 = 0xFFFFFFFFFFFFFFFF
 _KIND = "veth"  # a plain Ethernet device
 _NAME_LENGTH = 15  # IFNAMSIZ - 1
 
@@ -193,28 +195,20 @@ class _Observations:
             self._add_ip6(batch, rows, frames)
         self.packets += len(batch)
 
-    def _keys(
-        self, batch: PacketBatch, rows: np.ndarray, frames: _Frames
-    ) -> Iterator[tuple[int, int]]:
-        return zip(batch.device[rows].tolist(), frames.vlan.tolist())
-
     def _add_macs(self, batch: PacketBatch, rows: np.ndarray, frames: _Frames) -> None:
-        for key, source, destination, direction in zip(
-            self._keys(batch, rows, frames), frames.source_mac.tolist(),
-            frames.destination_mac.tolist(), frames.direction.tolist(),
-        ):  # fmt: skip
-            place = self.places[key]
-            if destination >> 40 & 1:  # broadcast, multicast, or no address at all
-                if direction == DIRECTION_OUT and source >= 0:
-                    _count(place.ours, source)
-                continue
-            _count(place.frames, source)
-            _count(place.frames, destination)
-            _count(place.received, destination)
+        columns = [batch.device[rows], frames.vlan, frames.source_mac, frames.destination_mac,
+                   frames.direction]  # fmt: skip
+        for (interface, vlan, source, destination, direction), _, count in _distinct(columns):
+            place = self.places[interface, vlan]
+            group = destination >> 40 & 1  # broadcast, multicast, or no address at all
+            if not group:
+                _count(place.frames, source, count)
+                _count(place.frames, destination, count)
+                _count(place.received, destination, count)
             if direction == DIRECTION_OUT and source >= 0:
-                _count(place.ours, source)
-            elif direction == DIRECTION_IN and destination >= 0:
-                _count(place.ours, destination)
+                _count(place.ours, source, count)
+            elif direction == DIRECTION_IN and destination >= 0 and not group:
+                _count(place.ours, destination, count)
 
     def _add_arp(self, batch: PacketBatch, rows: np.ndarray, frames: _Frames) -> None:
         mine = np.nonzero(frames.ethertype == ETH_P_ARP)[0]
@@ -232,75 +226,86 @@ class _Observations:
         body = _bytes_at(batch, rows[mine], frames.at[mine], 20)
         header = (body[:, 0] & 15) * 4
         first = _number(body[:, 6:8]) & 0x1FFF == 0
-        source, destination = _number(body[:, 12:16]), _number(body[:, 16:20])
-        ports = self._ports(
-            batch, rows[mine], frames.at[mine] + header, (body[:, 9] == _UDP) & first
-        )
-        self._add_packets(
-            4, batch, rows, mine, frames, source.tolist(), destination.tolist(), ports
-        )
+        addresses = [_number(body[:, 12:16]), _number(body[:, 16:20])]
+        ports = _ports(batch, rows[mine], frames.at[mine] + header, (body[:, 9] == _UDP) & first)
+        self._add_packets(4, batch, rows, mine, frames, addresses, ports)
 
     def _add_ip6(self, batch: PacketBatch, rows: np.ndarray, frames: _Frames) -> None:
         mine = np.nonzero(frames.ethertype == ETH_P_IPV6)[0]
         mine = mine[frames.at[mine] + 40 <= batch.length[rows[mine]]]
         body = _bytes_at(batch, rows[mine], frames.at[mine], 41)
-        packed = np.ascontiguousarray(body[:, 8:40].astype(np.uint8))
-        sources = [int.from_bytes(row[:16]) for row in packed.view("V32").ravel().tolist()]
-        destinations = [int.from_bytes(row[16:]) for row in packed.view("V32").ravel().tolist()]
-        ports = self._ports(batch, rows[mine], frames.at[mine] + 40, body[:, 6] == _UDP)
+        halves = np.ascontiguousarray(body[:, 8:40].astype(np.uint8)).view(">i8").astype(np.int64)
+        ports = _ports(batch, rows[mine], frames.at[mine] + 40, body[:, 6] == _UDP)
         # neighbour solicitations and advertisements come from the owner of the address
         neighbour = (body[:, 6] == 58) & np.isin(body[:, 40], (135, 136))
-        for k, source in zip(mine[neighbour], itertools.compress(sources, neighbour.tolist())):
-            mac = int(frames.source_mac[k])
+        for k, (hi, lo) in zip(mine[neighbour].tolist(), halves[neighbour, :2].tolist()):
+            source, mac = _whole(hi, lo), int(frames.source_mac[k])
             if source and mac >= 0:
                 key = int(batch.device[rows[k]]), int(frames.vlan[k])
                 _put(self.places[key].owners, (6, source), mac)
-        self._add_packets(6, batch, rows, mine, frames, sources, destinations, ports)
-
-    def _ports(
-        self, batch: PacketBatch, rows: np.ndarray, at: np.ndarray, udp: np.ndarray
-    ) -> list[tuple[int, int]]:
-        raw = _bytes_at(batch, rows, at, 4)
-        whole = udp & (at + 4 <= batch.length[rows])
-        source = np.where(whole, _number(raw[:, :2]), -1).tolist()
-        return list(zip(source, np.where(whole, _number(raw[:, 2:]), -1).tolist()))
+        self._add_packets(6, batch, rows, mine, frames, list(halves.T), ports)
 
     def _add_packets(
         self, family: int, batch: PacketBatch, rows: np.ndarray, mine: np.ndarray, frames: _Frames,
-        sources: list[int], destinations: list[int], ports: list[tuple[int, int]],
+        addresses: list[np.ndarray], ports: list[np.ndarray],
     ) -> None:  # fmt: skip
-        macs = frames.source_mac[mine].tolist(), frames.destination_mac[mine].tolist()
-        keys = zip(batch.device[rows[mine]].tolist(), frames.vlan[mine].tolist())
-        directions = frames.direction[mine].tolist()
-        numbers = (rows[mine] + self.packets).tolist()
-        for key, source, destination, (sport, dport), from_mac, to_mac, direction, number in zip(
-            keys, sources, destinations, ports, *macs, directions, numbers
-        ):
-            place = self.places[key]
-            if family == 4 and to_mac == 0xFFFFFFFFFFFF:
-                if len(place.broadcasts) < MOST_KEYS:
+        columns = [
+            batch.device[rows[mine]], frames.vlan[mine], frames.source_mac[mine],
+            frames.destination_mac[mine], frames.direction[mine], *ports, *addresses,
+        ]  # fmt: skip
+        for values, row, count in _distinct(columns):
+            interface, vlan, from_mac, to_mac, direction, sport, dport, *parts = values
+            source, destination = parts if family == 4 else (_whole(*parts[:2]), _whole(*parts[2:]))
+            place = self.places[interface, vlan]
+            number = int(rows[mine[row]]) + self.packets
+            if to_mac >= 0 and to_mac >> 40 & 1:
+                if family == 4 and to_mac == _EVERYONE and len(place.broadcasts) < MOST_KEYS:
                     place.broadcasts.add(destination)
-            group = to_mac >= 0 and to_mac >> 40 & 1
-            if not group:
-                # a cooked frame names only its sender: direction stands in for the missing MAC
-                if to_mac < 0 and direction == DIRECTION_OUT:
-                    from_mac, to_mac = _OURS, _OTHERS
-                elif to_mac < 0 and direction == DIRECTION_IN:
-                    from_mac, to_mac = _OTHERS, _OURS
-                pair = family, source, destination, from_mac, to_mac
-                _count(place.pairs, pair)
-                if pair in place.pairs:
-                    place.first.setdefault(pair, number)
-            if sport >= 0 and not group:
-                datagram = (key, family, source, sport, destination, dport)
-                _count(self.datagrams, datagram)
+                continue
+            # a cooked frame names only its sender: direction stands in for the missing MAC
+            if to_mac < 0 and direction == DIRECTION_OUT:
+                from_mac, to_mac = _OURS, _OTHERS
+            elif to_mac < 0 and direction == DIRECTION_IN:
+                from_mac, to_mac = _OTHERS, _OURS
+            pair = family, source, destination, from_mac, to_mac
+            _count(place.pairs, pair, count)
+            if pair in place.pairs:
+                place.first.setdefault(pair, number)
+            if sport >= 0:
+                datagram = ((interface, vlan), family, source, sport, destination, dport)
+                _count(self.datagrams, datagram, count)
                 if datagram in self.datagrams:
-                    self.order.setdefault(datagram, len(self.order))
+                    self.order.setdefault(datagram, number)
 
 
-def _count(table: Counter[Any], key: Any) -> None:
+def _ports(
+    batch: PacketBatch, rows: np.ndarray, at: np.ndarray, udp: np.ndarray
+) -> list[np.ndarray]:
+    """Source and destination ports, -1 where there is no UDP header."""
+    raw = _bytes_at(batch, rows, at, 4)
+    whole = udp & (at + 4 <= batch.length[rows])
+    return [np.where(whole, _number(raw[:, k : k + 2]), -1) for k in (0, 2)]
+
+
+def _distinct(columns: list[np.ndarray]) -> Iterator[tuple[list[int], int, int]]:
+    """(values, first row, number of rows) of each different row, in the order of first rows."""
+    matrix = np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
+    if not matrix.shape[0]:
+        return
+    keys = matrix.view(f"V{8 * matrix.shape[1]}").ravel()
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    first = first[order]
+    yield from zip(matrix[first].tolist(), first.tolist(), counts[order].tolist())
+
+
+def _whole(hi: int, lo: int) -> int:
+    return (hi & _LOW64) << 64 | (lo & _LOW64)
+
+
+def _count(table: Counter[Any], key: Any, by: int) -> None:
     if key in table or len(table) < MOST_KEYS:
-        table[key] += 1
+        table[key] += by
 
 
 def _put(table: dict[Any, int], key: Any, value: int) -> None:
@@ -403,12 +408,13 @@ class _Guess:
         for family, source, destination, from_mac, to_mac in place.pairs:
             behind[from_mac].add((family, source))
             behind[to_mac].add((family, destination))
-        # takes part in most frames; among equals the one with fewer addresses behind it (a router
-        # has many, unless the router is ours: see `passed`), then the one that receives more
+        # takes part in most frames; among equals one that receives at all, then the one with fewer
+        # addresses behind it (a router has many, unless the router is ours: see `passed`)
         return max(
             macs,
             key=lambda m: (
-                passed[m], place.frames[m], -len(behind[m]), place.received[m], -m,
+                passed[m], place.frames[m], place.received[m] > 0, -len(behind[m]),
+                place.received[m], -m,
             ),
         )  # fmt: skip
 

@@ -55,6 +55,14 @@ def _usable_nexthop4(h, route, flow):
 
 
 @hot
+def _forget(result):
+    result[RES_ROUTE] = NONE
+    result[RES_NH] = NONE
+    result[RES_RULE] = NONE
+    result[RES_TABLE] = NONE
+
+
+@hot
 def table_lookup4(h, s, row, table, trace):
     """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
     fib, flow, result = h.fib4, s.flow[row], s.result[row]
@@ -127,6 +135,7 @@ def _rules_lookup4(h, s, row, trace):
                 note(trace, T_SUPPRESS4, rule, result[RES_ROUTE])
             elif error != EAGAIN:
                 return error
+            _forget(result)  # thrown or suppressed: it decides nothing
         rule += 1
     return ENETUNREACH
 
@@ -135,10 +144,7 @@ def _rules_lookup4(h, s, row, trace):
 def fib_lookup4(h, s, row, trace):
     """Find the route of flow `row`; 0 with `result[row]` filled, or the errno of the failure."""
     result = s.result[row]
-    result[RES_ROUTE] = NONE
-    result[RES_NH] = NONE
-    result[RES_RULE] = NONE
-    result[RES_TABLE] = NONE
+    _forget(result)
     if h.conf[CONF_RULES4]:
         error = _rules_lookup4(h, s, row, trace)
         if error:
@@ -151,6 +157,7 @@ def fib_lookup4(h, s, row, trace):
             error = table_lookup4(h, s, row, 1, trace)
         if error == EAGAIN:
             error = ENETUNREACH
+            _forget(result)
     if error:
         note(trace, T_FIB_ERROR, error)
     return error
