@@ -40,7 +40,9 @@ _LAST4 = st.sampled_from(["0.1", "0.2", "0.255", "0.130", "1.7", "64.9"])
 ADDRESSES4 = st.one_of(
     st.builds(lambda k, last: f"10.{k}.{last}", st.integers(0, 3), _LAST4),
     st.builds(lambda a, last: f"{a}.1.{last}", st.sampled_from([77, 78]), _LAST4),
-    st.sampled_from(["127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "239.1.2.3", "240.0.0.1"]),
+    st.sampled_from(
+        ["127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "239.1.2.3", "240.0.0.1"]
+    ),
 )
 ADDRESSES6 = st.one_of(
     st.builds(
@@ -50,7 +52,9 @@ ADDRESSES6 = st.one_of(
     ),
     st.sampled_from(["::1", "::", "fe80::1", "fe80::2", "ff02::1", "ff0e::5", "3000::1"]),
 )
-_BASES4 = st.sampled_from(["77.0.0.0", "77.1.0.0", "77.1.1.0", "77.1.64.0", "78.0.0.0", "10.3.0.0", "0.0.0.0"])
+_BASES4 = st.sampled_from(
+    ["77.0.0.0", "77.1.0.0", "77.1.1.0", "77.1.64.0", "78.0.0.0", "10.3.0.0", "0.0.0.0"]
+)
 _BASES6 = st.sampled_from(["2001:db8:77::", "2001:db8::", "3000::", "2001:db8:3::", "::"])
 
 
@@ -59,7 +63,9 @@ def routes(draw, family: int) -> Route:
     """A route as a person might type it; the host may refuse it."""
     bits = 32 if family == 4 else 128
     base = number(draw(_BASES4 if family == 4 else _BASES6))
-    plen = draw(st.sampled_from([0, 8, 16, 18, 24, 32] if family == 4 else [0, 16, 32, 48, 64, 128]))
+    plen = draw(
+        st.sampled_from([0, 8, 16, 18, 24, 32] if family == 4 else [0, 16, 32, 48, 64, 128])
+    )
     kind = draw(
         st.sampled_from(["unicast"] * 6 + ["blackhole", "unreachable", "prohibit", "throw"])
     )
@@ -96,7 +102,9 @@ def _source(draw) -> dict[str, int]:
 def rules(draw, family: int) -> Rule:
     """A policy rule."""
     rule = Rule(family, draw(st.sampled_from([-1, 5, 10, 33000])))
-    rule.action = draw(st.sampled_from(["lookup"] * 4 + ["unreachable", "prohibit", "blackhole", "nop"]))
+    rule.action = draw(
+        st.sampled_from(["lookup"] * 4 + ["unreachable", "prohibit", "blackhole", "nop"])
+    )
     rule.table = draw(st.sampled_from([254, 100, 100, 253]))
     rule.invert = draw(st.integers(0, 5)) == 0
     which = draw(st.integers(0, 6))

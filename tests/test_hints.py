@@ -16,7 +16,9 @@ from tests.hosts import hosts, number, packets, router
 from tests.packets import ip
 
 QUIET = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 # reasons of the source validation that a hint of a forwarded packet leaves out
 SOURCE_CHECK = {"IP_RPFILTER", "IP_LOCAL_SOURCE", "IP_INVALID_SOURCE"}
@@ -44,7 +46,9 @@ def streams(draw, family: int) -> PacketBatch:
             other = draw(packets(family))
             at = 12 if family == 4 else 8
             width = 4 if family == 4 else 16
-            mixed = other[: at + width] + packet[at + width : at + 2 * width] + other[at + 2 * width :]
+            mixed = (
+                other[: at + width] + packet[at + width : at + 2 * width] + other[at + 2 * width :]
+            )
             sent.append(_with_checksum(mixed) if family == 4 else mixed)
     device = draw(st.integers(1, 3))
     return stream(*sent, device=device, gap_ns=draw(st.sampled_from([1000, 1000, 200_000])))
@@ -178,7 +182,9 @@ def test_ipv6_hint_ignores_the_traffic_class_and_stops_at_source_routes() -> Non
     one, other = (ip("2001:db8:0::2", "3000::1", tos=t) for t in (0, 4))
     assert run(host, stream(one, other), "on")[1].hinted.tolist() == [False, True]
     source = {"src": number("2001:db8:1::"), "src_plen": 48}
-    add_route(host, Route(6, number("4000::"), 16, -1, scope=-1, nexthops=[Nexthop("r2")], **source))
+    add_route(
+        host, Route(6, number("4000::"), 16, -1, scope=-1, nexthops=[Nexthop("r2")], **source)
+    )
     assert run(host, stream(one, one), "on")[1].hinted.tolist() == [False, False]
 
 

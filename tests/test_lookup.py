@@ -16,7 +16,9 @@ from tests.hosts import ADDRESSES4, ADDRESSES6, DEVICES, hosts
 from tests.packets import ip
 
 QUIET = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 # what route input decides before, or instead of, a look-up of the destination
 NOT_LOOKED_UP = ("127.", "0.", "255.", "224.", "239.", "240.", "::1", "::", "ff", "fe80")
@@ -55,7 +57,11 @@ def test_fast_lookup_equals_the_reference(family: int, data: st.DataObject) -> N
         found = int(verdicts.route[0])
         if expected.error == 0:
             assert expected.route is not None
-            if family == 6 and expected.route.type == "unicast" and len(expected.route.nexthops) > 1:
+            if (
+                family == 6
+                and expected.route.type == "unicast"
+                and len(expected.route.nexthops) > 1
+            ):
                 continue  # the hash chooses among equal routes
             assert found >= 0, f"{source} to {target}: nothing found, expected {expected.route}"
             assert known[found] is expected.route, (

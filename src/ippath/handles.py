@@ -103,7 +103,12 @@ else:
     from numba.core import cgutils
     from numba.core.errors import TypingError
     from numba.core.imputils import lower_builtin
-    from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+    from numba.core.typing.templates import (
+        AbstractTemplate,
+        AttributeTemplate,
+        infer_global,
+        signature,
+    )
     from numba.core.typing.templates import ConcreteTemplate  # noqa: F401
     from numba.extending import (
         infer_getattr, intrinsic, lower_getattr_generic, models, overload, overload_attribute,
@@ -274,13 +279,17 @@ else:
     @lower_builtin(operator.setitem, TableType, types.Integer, types.Integer)
     def _set_one(context, builder, sig, args):
         pointer = _element(context, builder, sig.args[0], args[0], [args[1]])
-        promise(builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer))
+        promise(
+            builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer)
+        )
 
     @lower_builtin(operator.setitem, TableType, types.UniTuple, types.Integer)
     def _set_two(context, builder, sig, args):
         indices = cgutils.unpack_tuple(builder, args[1])
         pointer = _element(context, builder, sig.args[0], args[0], indices)
-        promise(builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer))
+        promise(
+            builder, sig.args[0], builder.store(_narrowed(builder, sig.args[0], args[2]), pointer)
+        )
 
     @intrinsic
     def _rows(typing, table):

@@ -226,9 +226,13 @@ class Netns:
         row[T.SOCK_PEER_HI], row[T.SOCK_PEER_LO] = halves(peer or 0)
         row[T.SOCK_PEER_PORT] = listener.peer_port
         device = listener.device
-        row[T.SOCK_DEVICE] = T.NONE if device is None else self._device_rows.get(device, T.NOT_A_DEVICE)
+        row[T.SOCK_DEVICE] = (
+            T.NONE if device is None else self._device_rows.get(device, T.NOT_A_DEVICE)
+        )
         # a socket bound to a real IPv6 address takes IPv6 only
-        row[T.SOCK_V6ONLY] = int(listener.v6only or (listener.family == 6 and ip != 0 and not mapped))
+        row[T.SOCK_V6ONLY] = int(
+            listener.v6only or (listener.family == 6 and ip != 0 and not mapped)
+        )
         row[T.SOCK_RCVBUF], row[T.SOCK_READ_NS] = listener.rcvbuf, read
         row[T.SOCK_NO_CHECK6] = int(listener.no_check6_rx)
         row[T.SOCK_WILDCARD] = int(ip == 0)
@@ -425,7 +429,9 @@ class Netns:
         given = int(self.state.verdicts[1:].sum())
         if entered != given or self.state.verdicts[0]:
             detail = {v: int(c) for v, c in zip(VERDICTS, self.state.verdicts)}
-            raise AccountingError(f"{entered} packets entered, verdicts add up to {given}: {detail}")
+            raise AccountingError(
+                f"{entered} packets entered, verdicts add up to {given}: {detail}"
+            )
 
     # --- what was counted --------------------------------------------------------------------------------
 

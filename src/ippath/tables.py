@@ -73,7 +73,9 @@ TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP, TABLE_DEFAULTS, TABLE_COLUMNS = r
 ) = range(29)  # fmt: skip
 ANY = -1  # a rule selector that is not set
 NOT_A_DEVICE = -2  # a rule names a device that does not exist: matches nothing
-ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, ACTION_PROHIBIT = range(6)
+ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, ACTION_PROHIBIT = (
+    range(6)
+)
 
 # route types (RTN_*)
 (
@@ -93,7 +95,15 @@ ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11
 ) = range(19)  # fmt: skip
 READ_AT_ONCE, READ_NEVER = 0, -1  # SOCK_READ_NS: else nanoseconds between two reads
 # queue state of a socket, changed by packets
-SOCKQ_BYTES, SOCKQ_PACKETS, SOCKQ_FIRST, SOCKQ_READ_AT, SOCKQ_DROPS, SOCKQ_RECEIVED, SOCKQ_COLUMNS = range(7)
+(
+    SOCKQ_BYTES,
+    SOCKQ_PACKETS,
+    SOCKQ_FIRST,
+    SOCKQ_READ_AT,
+    SOCKQ_DROPS,
+    SOCKQ_RECEIVED,
+    SOCKQ_COLUMNS,
+) = range(7)
 
 # --- neighbours: open addressing, keyed by device and address ------------------------------------------
 NEIGH_DEVICE, NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_COLUMNS = range(6)
@@ -150,7 +160,9 @@ class Tables(NamedTuple):
 
 # --- what packets change -----------------------------------------------------------------------------
 # per-device packet and byte counts
-DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEVSTAT_COLUMNS = range(6)
+DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEVSTAT_COLUMNS = (
+    range(6)
+)
 # rate limit and redirect state of one peer (kernel: inet_peer)
 (
     PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS, PEER_REDIRECT_NS,

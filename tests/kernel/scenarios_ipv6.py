@@ -550,7 +550,7 @@ scenario(
     "ipv6routes",
     router(
         f"ip -6 route add 2001:db8:60::/44 via {B}2",
-        f"ip -6 route add unreachable 2001:db8:60::/48",
+        "ip -6 route add unreachable 2001:db8:60::/48",
         f"ip -6 route add 2001:db8:60::/48 from {A}/64 dev r0",
         f"ip -6 route add prohibit 2001:db8:60::/48 from {A}/96",
     ),
@@ -603,7 +603,7 @@ scenario(
         f"ip -6 rule add pref 603 from {A}5/128 blackhole",
         "ip -6 rule add pref 604 tos 0x10 lookup 200",
         "ip -6 rule add pref 605 ipproto udp dport 53 lookup 200",
-        f"ip -6 rule add pref 606 not from 2001:db8::/32 prohibit",
+        "ip -6 rule add pref 606 not from 2001:db8::/32 prohibit",
         "ip -6 rule add pref 607 iif r1 lookup 200",
     ),
     {

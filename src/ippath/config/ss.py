@@ -107,7 +107,8 @@ def _parse_line(words: list[tuple[int, str]], line: str) -> Listener | None:
         ip=ip,
         port=port,
         device=device,
-        v6only=ip == 0 and words[3][1].startswith("["),  # old ss writes no brackets, and cannot tell
+        v6only=ip == 0
+        and words[3][1].startswith("["),  # old ss writes no brackets, and cannot tell
         protocol=protocol,
         line=line.strip(),
     )

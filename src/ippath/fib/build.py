@@ -6,7 +6,7 @@ Control side, plain Python: runs once for each version of the tables.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -77,7 +77,9 @@ class _Builder:
     def _bounds(self, nexthops: list[Nexthop]) -> list[int]:
         """Upper hash bounds by weight over the live next hops (kernel: fib_rebalance)."""
         live = [
-            not n.dead and n.device in self.device_rows and not (n.linkdown and self._ignores_linkdown(n))
+            not n.dead
+            and n.device in self.device_rows
+            and not (n.linkdown and self._ignores_linkdown(n))
             for n in nexthops
         ]
         total = sum(n.weight for n, alive in zip(nexthops, live) if alive)
@@ -135,10 +137,16 @@ class _Builder:
 
     def _order(self, route: Route) -> tuple:
         if self.family == 4:  # local before main where the two are merged
-            return (-route.table if route.table in (TABLE_LOCAL, TABLE_MAIN) else 0, -route.tos, route.metric)
+            return (
+                -route.table if route.table in (TABLE_LOCAL, TABLE_MAIN) else 0,
+                -route.tos,
+                route.metric,
+            )
         return (route.metric,)
 
-    def _node(self, routes: list[Route], parent: int, plen: int, src: int = 0, src_plen: int = 0) -> int:
+    def _node(
+        self, routes: list[Route], parent: int, plen: int, src: int = 0, src_plen: int = 0
+    ) -> int:
         first = len(self.route_rows)
         for route in sorted(routes, key=self._order):  # stable: insertion order within a key
             self._add_route(route)
@@ -258,13 +266,19 @@ class _Builder:
             if route.family == self.family:
                 by_table[route.table].append(route)
         custom = self.host.custom_rules4 if self.family == 4 else self.host.custom_rules6
-        rules = sorted((r for r in self.host.rules if r.family == self.family), key=lambda r: r.pref)
+        rules = sorted(
+            (r for r in self.host.rules if r.family == self.family), key=lambda r: r.pref
+        )
         table_rows: dict[int, int] = {}
         if custom:
             for table, routes in sorted(by_table.items()):
                 table_rows[table] = self.add_table(table, routes)
         elif self.family == 4:
-            merged = [r for r in self.host.routes if r.family == 4 and r.table in (TABLE_LOCAL, TABLE_MAIN)]
+            merged = [
+                r
+                for r in self.host.routes
+                if r.family == 4 and r.table in (TABLE_LOCAL, TABLE_MAIN)
+            ]
             self.add_table(TABLE_MAIN, merged)
             if by_table.get(TABLE_DEFAULT):
                 self.add_table(TABLE_DEFAULT, by_table[TABLE_DEFAULT])
@@ -313,7 +327,9 @@ def _matrix(listed: list, columns: int) -> np.ndarray:
     return np.ascontiguousarray(np.array(listed, np.int64))
 
 
-def build_fib(host: Host, family: int, device_rows: dict[str, int]) -> tuple[T.Fib, list[Route], list[Rule]]:
+def build_fib(
+    host: Host, family: int, device_rows: dict[str, int]
+) -> tuple[T.Fib, list[Route], list[Rule]]:
     """The arrays of one family, the routes behind `Fib.route` rows, the rules behind `Fib.rule` rows."""
     builder = _Builder(host, family, device_rows)
     fib = builder.build()

@@ -8,7 +8,7 @@ device.  Errors carry the words that `ip` prints.
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterable
+from collections.abc import Iterable
 
 from ippath.fib.reference import reference_lookup
 from ippath.fib.sysctl import effective_sysctl, own_sysctl

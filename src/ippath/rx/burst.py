@@ -48,7 +48,7 @@ from ippath.tables import (
     RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END,
     SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP, SKB_LEN,
     SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
-    SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END, V_COLUMNS,
+    SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END,
     V_DEVICES, V_LENGTH, V_ROUTE, V_RULE, V_TAKER, V_TRANSPORT, V_WHAT, V_WHERE,
 )  # fmt: skip
 from ippath.trace import T_ERROR_ROUTE, T_L2MCAST, note
@@ -268,7 +268,10 @@ def receive_burst(
         misc[MISC_PACKETS] += 1
         misc[MISC_BYTES] += wire
         network = NO_NETWORK
-        if link_input(h, s, data, link_type[row], direction[row] == DIRECTION_OUT, trace) == CONTINUE:
+        if (
+            link_input(h, s, data, link_type[row], direction[row] == DIRECTION_OUT, trace)
+            == CONTINUE
+        ):
             network = skb[SKB_IP] - start
             family, device = skb[SKB_FAMILY], skb[SKB_DEVICE]
             if (

@@ -165,7 +165,9 @@ def icmp_send(h, s, data, trace, kind, code, info):
     if _is_error_type(kind):
         tos = (tos & TOS_ECN_AND_PRECEDENCE) | INTERNETWORK_CONTROL
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if is_zeronet(sender) or route_output4(h, s, source, sender, tos & 0xFC, mark, IPPROTO_ICMP, trace):
+    if is_zeronet(sender) or route_output4(
+        h, s, source, sender, tos & 0xFC, mark, IPPROTO_ICMP, trace
+    ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]

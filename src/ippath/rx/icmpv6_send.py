@@ -159,7 +159,9 @@ def _hop_limit(h, s):
 
 
 @kernel
-def _write_and_send(h, s, trace, kind, code, info, label, traffic_class, hop_limit, dst_hi, dst_lo, size):
+def _write_and_send(
+    h, s, trace, kind, code, info, label, traffic_class, hop_limit, dst_hi, dst_lo, size
+):
     """Complete the message whose body is in scratch from byte 48 and send it; `size` counts the ICMPv6 part."""
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
     store32be(buf, 0, (6 << 28) | (traffic_class << 20) | label)

@@ -108,9 +108,7 @@ def ip6_input(h, s, data, trace):
         count(s, M_Ip6InDelivers)
         return consume(s, trace, R_NONE)
     count(s, M_Ip6InUnknownProtos)
-    icmp6_send(
-        h, s, data, trace, ICMP6_PARAMETER_PROBLEM, UNKNOWN_NEXT_HEADER, skb[SKB_NEXTHDR_AT]
-    )
+    icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, UNKNOWN_NEXT_HEADER, skb[SKB_NEXTHDR_AT])
     return drop(s, trace, R_IP_NOPROTO)
 
 

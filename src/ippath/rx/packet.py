@@ -79,4 +79,3 @@ def forwarded(s, trace):
 def unchecked(s):
     """Remember that a check could not be made because the capture was cut."""
     s.skb[SKB_UNCHECKED] = 1
-

@@ -39,7 +39,11 @@ def find_peer(h, s, family, hi, lo):
     first = (key * PEER_WAYS) & (s.peer.shape[0] - 1)
     oldest = first
     for row in range(first, first + PEER_WAYS):
-        if s.peer[row, PEER_USED] == family and s.peer[row, PEER_HI] == hi and s.peer[row, PEER_LO] == lo:
+        if (
+            s.peer[row, PEER_USED] == family
+            and s.peer[row, PEER_HI] == hi
+            and s.peer[row, PEER_LO] == lo
+        ):
             return row
         if s.peer[row, PEER_USED] == 0:
             oldest = row

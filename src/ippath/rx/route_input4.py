@@ -87,9 +87,7 @@ def _wants_redirect(h, device, source, gateway, valid):
     return int(
         valid == VALID_ON_LINK
         and h.device[device, DEV_SEND_REDIRECTS] != 0
-        and (
-            h.device[device, DEV_SHARED_MEDIA] != 0 or _same_subnet(h, device, source, gateway)
-        )
+        and (h.device[device, DEV_SHARED_MEDIA] != 0 or _same_subnet(h, device, source, gateway))
     )
 
 
@@ -328,9 +326,7 @@ def ip_route_input_mc(h, s, trace):
         if not is_local_multicast(group) and skb[SKB_PROTOCOL] != IPPROTO_IGMP:
             return _refuse(s, trace, R_IP_INVALID_SOURCE)
     else:
-        valid = fib_validate_source(
-            h, s, trace, source, 0, skb[SKB_TOS] & DSCP_MASK, NONE, device
-        )
+        valid = fib_validate_source(h, s, trace, source, 0, skb[SKB_TOS] & DSCP_MASK, NONE, device)
         if valid < 0:
             return _refuse(s, trace, -valid)
     _attach(s, RTN_MULTICAST, 1 if joined else 0, LOOPBACK_DEVICE, _fresh_identity(s))

@@ -37,9 +37,10 @@ def select_address(h, device, toward, scope):
             at_scope = min(at_scope, SCOPE_LINK)
         if at_scope > scope:
             continue
-        if toward == 0 or (toward ^ address[row, ADDR_PREFIX_LO]) >> (
-            32 - address[row, ADDR_PLEN]
-        ) == 0:
+        if (
+            toward == 0
+            or (toward ^ address[row, ADDR_PREFIX_LO]) >> (32 - address[row, ADDR_PLEN]) == 0
+        ):
             return address[row, ADDR_LO]
         if chosen == 0:
             chosen = address[row, ADDR_LO]

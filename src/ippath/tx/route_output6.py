@@ -160,8 +160,8 @@ def route_output6(h, s, src_hi, src_lo, dst_hi, dst_lo, traffic_class, mark, pro
     flow[FLOW_IGNORE_LINKSTATE] = 0
     flow[FLOW_HAS_SRC] = has_source
     flow[FLOW_PREFER] = oif
-    flow[FLOW_STRICT] = (
-        oif != NONE and (is_link_local(dst_hi) or is_multicast(dst_hi) or not has_source)
+    flow[FLOW_STRICT] = oif != NONE and (
+        is_link_local(dst_hi) or is_multicast(dst_hi) or not has_source
     )
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)

@@ -39,7 +39,10 @@ def _accepts(h, row, skb, source_port):
         return -1
     weight = 4 if four else 1
     if socket[row, SOCK_PEER_SET]:
-        if socket[row, SOCK_PEER_LO] != skb[SKB_SRC_LO] or socket[row, SOCK_PEER_HI] != skb[SKB_SRC_HI]:
+        if (
+            socket[row, SOCK_PEER_LO] != skb[SKB_SRC_LO]
+            or socket[row, SOCK_PEER_HI] != skb[SKB_SRC_HI]
+        ):
             return -1
         score += weight
     if socket[row, SOCK_PEER_PORT]:

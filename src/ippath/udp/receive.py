@@ -155,8 +155,10 @@ def udp_rcv(h, s, data, trace):
             coverage = length
         if check == 0 or coverage < UDP_HEADER or coverage > length:
             return _bad_checksum(s, trace, R_UDP_CSUM)
-    group = is_multicast(skb[SKB_DST_HI]) if six else (
-        skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST
+    group = (
+        is_multicast(skb[SKB_DST_HI])
+        if six
+        else (skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST)
     )
     verified = length <= CHECKED_AT_ONCE
     if verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
