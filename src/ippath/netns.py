@@ -24,7 +24,6 @@ from ippath.verdicts import Verdicts
 if TYPE_CHECKING:
     from ippath.explain import Explanation
 
-SCRATCH = 1 << 18
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
 TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
 _hash = plain(mix32)
@@ -331,7 +330,8 @@ class Netns:
             hint=np.full(T.SKB_COLUMNS, T.NONE, np.int64),
             flow=np.zeros((4, T.FLOW_COLUMNS), np.int64),
             result=np.full((4, T.RES_COLUMNS), T.NONE, np.int64),
-            scratch=np.zeros(SCRATCH, np.uint8),
+            opt=np.zeros(T.OPT_COLUMNS, np.int64),
+            scratch=np.zeros(T.SCRATCH_BYTES, np.uint8),
             out=np.zeros((0, T.OUT_COLUMNS), np.int64),
             out_data=np.zeros(0, np.uint8),
         )

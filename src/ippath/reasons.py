@@ -67,7 +67,6 @@ REASONS: tuple[Reason, ...] = (
     Reason("CAPTURE_CUT", "the capture kept too few bytes to decide", own=True),
     Reason("FRAGMENT", "fragments need the reassembly engine", own=True),
     Reason("NO_DEVICE", "the capture interface maps to no device of the host", own=True),
-    Reason("SOURCE_ROUTE", "IPv4 source routing beyond the checks is not modelled", own=True),
 )
 
 REASON_NAMES = tuple(r.name for r in REASONS)

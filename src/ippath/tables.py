@@ -194,7 +194,8 @@ class State(NamedTuple):
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys
     result: np.ndarray  # [4, RES_COLUMNS]: look-up results
-    scratch: np.ndarray  # uint8[]: messages under construction
+    opt: np.ndarray  # IPv4 options of the packet in hand, OPT_*, while SKB_OPTIONS is set
+    scratch: np.ndarray  # uint8[]: messages under construction, see SCRATCH_*
     out: np.ndarray  # [rows, OUT_COLUMNS]: packets sent
     out_data: np.ndarray  # uint8[]: their bytes
 
@@ -204,19 +205,34 @@ class State(NamedTuple):
     SKB_FRAME, SKB_LINK, SKB_END, SKB_WIRE_END, SKB_TIME_NS, SKB_DEVICE, SKB_MARK, SKB_LEN,
     SKB_AVAIL, SKB_IHL, SKB_TOS, SKB_SRC_LO, SKB_DST_LO, SKB_NEXTHDR_AT,
     # zero when a packet begins
-    SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_SRR, SKB_OPT_RR, SKB_OPT_TS,
-    SKB_OPT_ALERT, SKB_OPT_ROUTED, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
+    SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_ALERT,
+    SKB_TTL_SPENT, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE,
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_SPARE, SKB_COLUMNS,
-) = range(51)  # fmt: skip
+) = range(48)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
 HINT_VALID, HINT_HI, HINT_LO, HINT_TOS = SKB_FRAME, SKB_DST_HI, SKB_DST_LO, SKB_TOS
+
+# IPv4 options (kernel: struct ip_options); places are offsets from the start of the header
+(
+    OPT_SRR, OPT_RR, OPT_TS, OPT_CIPSO,
+    OPT_STRICT,  # a strict source route
+    OPT_HIT, OPT_NEXTHOP,  # the source route leads on from here, to this address
+    OPT_CHANGED,  # the header was written to; its checksum is not yet right
+    OPT_RR_ADDRESS, OPT_TS_ADDRESS, OPT_TS_TIME,  # a slot was taken; its content follows the route
+    # options of the message that answers the packet
+    ECHO_RR, ECHO_TS_ADDRESS, ECHO_TS_TIME, ECHO_SRR, ECHO_FIRST_HOP, OPT_COLUMNS,
+) = range(17)  # fmt: skip
+# places in `State.scratch`: the packet that leaves, one fragment of it, the header of the packet in
+# hand as options changed it, options of a message
+SCRATCH_PACKET, SCRATCH_FRAGMENT, SCRATCH_HEADER = 0, 1 << 17, (1 << 18) - 256
+SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
 
 PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING = range(5)
 

@@ -120,6 +120,7 @@ T_MCAST = _step("multicast", "route_input", "ip_route_input_mc", "group {0:ip4} 
 T_ROUTE4 = _step("route", "route_input", "ip_route_input_slow", "{0:route4} ({1:rtype}) by {2:dev}")
 T_MULTIPATH = _step("multipath", "route_input", "fib_select_path", "hash {0:hex} chooses next hop {1} of {2}", "net.ipv4.fib_multipath_hash_policy")
 T_OPTIONS = _step("options", "ipv4_options", "ip_rcv_options", "IPv4 options: error at byte {0}")
+T_SRR_NEXT = _step("options", "ipv4_options", "ip_options_rcv_srr", "the source route leads on to {0:ip4}")
 T_SRR = _step("options", "ipv4_options", "ip_rcv_options", "source route option, accept_source_route is {1} on {0:dev}", "net.ipv4.conf.{dev}.accept_source_route")
 T_L2MCAST = _step("link-level multicast", "ipv4_input", "ip_rcv_finish_core", "unicast address in a link-level {0:pkttype} frame; drop_unicast_in_l2_multicast is {2} on {1:dev}", "net.ipv4.conf.{dev}.drop_unicast_in_l2_multicast")
 T_ERROR_ROUTE = _step("error route", "route_input", "ip_error", "error route: {0:errno}; forwarding is {2} on {1:dev}")

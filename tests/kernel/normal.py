@@ -62,7 +62,11 @@ def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] 
     if _flow(ip) not in {_flow(split_frame(other)[1]) for other in received}:
         fixed[4:6] = b"\0\0"
     if "timestamp option" in ignore:
-        _clear_timestamps(fixed, size)
+        _clear_timestamps(fixed, 0, size)
+        quoted = size + 8
+        if ip[9] == 1 and ip[size] in (3, 11, 12) and len(ip) >= quoted + 20:
+            _clear_timestamps(fixed, quoted, (ip[quoted] & 15) * 4)
+            fixed[size + 2 : size + 4] = b"\0\0"
     if "icmp timestamp" in ignore and ip[9] == 1:
         fixed[size + 12 : size + 20] = bytes(8)
         fixed[size + 2 : size + 4] = b"\0\0"
@@ -78,10 +82,10 @@ def _flow(ip: bytes) -> bytes:
     return ip[4:6] + ip[9:10] + ip[12:20] if len(ip) >= 20 and ip[0] >> 4 == 4 else b""
 
 
-def _clear_timestamps(ip: bytearray, size: int) -> None:
-    """Make the times of a timestamp option (68) in the header 0."""
-    at = 20
-    while at < size and ip[at] != 0:
+def _clear_timestamps(ip: bytearray, header: int, size: int) -> None:
+    """Make the times of a timestamp option (68) in the header at `ip[header]` 0."""
+    at, end = header + 20, header + size
+    while at < end and ip[at] != 0:
         if ip[at] == 1:
             at += 1
             continue

@@ -133,8 +133,13 @@ scenario(
         "first fragment": ip4("10.0.0.6", "10.1.0.2", ttl=1, mf=True),
         "later fragment": ip4("10.0.0.6", "10.1.0.2", ttl=1, offset=4),
         "source routed to nowhere": ip4("99.0.0.1", "10.1.0.2", ttl=1),
-        "source broadcast address": ip4("10.0.0.255", "10.1.0.2", ttl=1),
     },
+)
+scenario(
+    "ICMP to a broadcast address",
+    "ipv4",
+    router(),
+    {"source broadcast address": ip4("10.0.0.255", "10.1.0.2", ttl=1)},
 )
 scenario(
     "ICMP source address",
@@ -335,6 +340,20 @@ scenario(
         "source quench, socket": ip4(
             *HERE, icmp(4, 0, 0, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))
         ),
+        "extended echo": ip4(*HERE, icmp(42, 0, 0x70001, data(8))),
+        "extended echo reply": ip4(*HERE, icmp(43, 0, 0x70001, data(8))),
+        "reassembly time exceeded, no such socket": ip4(
+            *HERE, icmp(11, 1, 0, ip4("10.0.0.1", "10.0.0.2"))
+        ),
+        "code 16, no such socket": ip4(*HERE, icmp(3, 16, 0, ip4("10.0.0.1", "10.0.0.2"))),
+        "quoting TCP": ip4(*HERE, icmp(3, 1, 0, ip4("10.0.0.1", "10.0.0.2", tcp()))),
+        "redirect without quotation": ip4(*HERE, icmp(5, 1, 0x0A000003)),
+        "redirect, quotation with ihl 4": ip4(
+            *HERE, icmp(5, 1, 0x0A000003, ip4("10.0.0.1", "10.0.0.2", ihl=4))
+        ),
+        "redirect, socket": ip4(
+            *HERE, icmp(5, 1, 0x0A000003, ip4("10.0.0.1", "10.0.0.2", udp(4000, 5000)))
+        ),
         "quoting protocol 200": ip4(
             *HERE, icmp(3, 2, 0, ip4("10.0.0.1", "10.0.0.2", data(8), proto=200))
         ),
@@ -483,6 +502,104 @@ scenario(
         "next is us, then end": ip4(*HERE, options=source_route(131, ("10.1.0.1",))),
         "next has no route": ip4(*HERE, options=source_route(131, ("99.0.0.1",))),
     },
+)
+scenario(
+    "source routes recorded and answered",
+    "ipv4",
+    router("net.ipv4.conf.all.accept_source_route = 1", "ip route add 66.0.0.0/8 via 10.1.0.3"),
+    {
+        "forwarded with record route": ip4(
+            *HERE, options=source_route(131, ("10.1.0.2",)) + NOOP + record_route(3)
+        ),
+        "forwarded with timestamps": ip4(
+            *HERE, options=source_route(131, ("66.0.0.1",)) + NOOP + timestamp(1, bytes(16))
+        ),
+        "strict by a gateway": ip4(*HERE, options=source_route(137, ("66.0.0.1",))),
+        "TTL over": ip4("10.0.0.3", "10.0.0.1", ttl=1, options=source_route(131, ("10.1.0.2",))),
+        "too big": ip4(
+            "10.0.0.4",
+            "10.0.0.1",
+            udp(payload=data(1480)),
+            df=True,
+            options=source_route(131, ("10.1.0.2", "10.1.0.4")),
+        ),
+        "echo at the end of a route": ip4(
+            "10.0.0.2",
+            "10.0.0.1",
+            echo(),
+            options=source_route(131, ("10.0.0.7", "10.0.0.8"), pointer=12),
+        ),
+        "echo through another router": ip4(
+            "10.0.0.2",
+            "10.0.0.1",
+            echo(),
+            options=source_route(131, ("10.1.0.7", "10.0.0.8"), pointer=12),
+        ),
+        "echo, sender in its own route": ip4(
+            "10.0.0.2",
+            "10.0.0.1",
+            echo(),
+            options=source_route(131, ("10.0.0.2", "10.0.0.8"), pointer=12),
+        ),
+        "closed port at the end of a route": ip4(
+            "10.0.0.9",
+            "10.0.0.1",
+            udp(dport=9),
+            options=source_route(137, ("10.0.0.7", "10.0.0.8"), pointer=12),
+        ),
+        "pointer inside an address": ip4(
+            "10.0.0.10", "10.0.0.1", options=source_route(131, ("10.1.0.2",), pointer=6)
+        ),
+        "to a broadcast": ip4("10.0.0.2", "10.0.0.255", options=source_route(131, ("10.1.0.2",))),
+        "next is a group": ip4(*HERE, options=source_route(131, ("224.0.0.1",))),
+        "next is unroutable back": ip4(
+            "99.0.0.1", "10.0.0.1", options=source_route(131, ("10.1.0.2",))
+        ),
+    },
+    ignore=("timestamp option",),
+)
+scenario(
+    "answers with options",
+    "ipv4",
+    router("ip route add 66.0.0.0/8 via 10.1.0.3"),
+    {
+        "closed port, timestamps": ip4(
+            "10.0.0.2", "10.0.0.1", udp(dport=9), options=timestamp(0, bytes(12))
+        ),
+        "closed port, timestamps with address": ip4(
+            "10.0.0.3", "10.0.0.1", udp(dport=9), options=timestamp(1, bytes(24))
+        ),
+        "record route with one slot": ip4("10.0.0.4", "10.0.0.1", echo(), options=record_route(1)),
+        "record route, full": ip4(
+            "10.0.0.4", "10.0.0.1", echo(), options=b"\x07\x07\x08\x0a\x00\x00\x09\x00"
+        ),
+        "timestamps, one slot": ip4("10.0.0.4", "10.0.0.1", echo(), options=timestamp(0, bytes(4))),
+        "timestamps, one slot with address": ip4(
+            "10.0.0.4", "10.0.0.1", echo(), options=timestamp(1, bytes(8))
+        ),
+        "prespecified, ours twice": ip4(
+            "10.0.0.4",
+            "10.0.0.1",
+            echo(),
+            options=bytes.fromhex("4414050300000000000000000000000000000000").replace(
+                bytes(16), bytes.fromhex("0a000001000000000a01000100000000")
+            ),
+        ),
+        "prespecified, ours then another's": ip4(
+            "10.0.0.4",
+            "10.0.0.1",
+            echo(),
+            options=bytes.fromhex("441405030a000001000000000a01000200000000"),
+        ),
+        "CIPSO": ip4(
+            "10.0.0.4", "10.0.0.1", echo(), options=bytes.fromhex("860a00000001010400010000")
+        ),
+        "TTL over, answer by the other side": ip4(
+            "66.0.0.1", "10.0.0.7", ttl=1, options=record_route(3)
+        ),
+        "router alert": ip4("10.0.0.4", "10.0.0.1", echo(), options=ROUTER_ALERT),
+    },
+    ignore=("timestamp option",),
 )
 scenario(
     "options stay in fragments when copied",

@@ -244,8 +244,9 @@ _TYPES = (
 )
 _TO_TYPES = {
     f"to {net}": ip4(f"10.0.0.{net}", f"{net}.0.0.1")
-    for net in (99, 98, 97, 96, 95, 94, 93, 92, 91, 90, 89, 88, 87)
+    for net in (99, 98, 97, 96, 95, 94, 93, 92, 91, 90, 89, 87)
 }
+scenario("route by lo", "routes", router(*_TYPES), {"to 88": ip4("10.0.0.88", "88.0.0.1")})
 scenario("route types", "routes", router(_LISTEN, *_TYPES), _TO_TYPES)
 scenario(
     "route types, not forwarding", "routes", router(_LISTEN, *_TYPES, forward=False), _TO_TYPES

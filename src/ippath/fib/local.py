@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from ippath.fib.multipath import mix32
 from ippath.jit import hot, kernel
-from ippath.tables import GROUP_DEVICE, GROUP_FAMILY, GROUP_HI, GROUP_LO
+from ippath.tables import (
+    ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, GROUP_DEVICE, GROUP_FAMILY, GROUP_HI, GROUP_LO,
+)  # fmt: skip
+from ippath.wire.ipv4 import is_limited_broadcast, is_multicast, is_zeronet
 
 
 @hot
@@ -18,6 +21,21 @@ def is_local4(fib, address):
             return True
         slot = (slot + 1) & mask
     return False
+
+
+@kernel
+def is_elsewhere(h, address):
+    """Is it another host's IPv4 address: not ours, no group, no broadcast (kernel: inet_addr_type)?"""
+    if is_multicast(address) or is_limited_broadcast(address) or is_zeronet(address):
+        return False
+    if is_local4(h.fib4, address):
+        return False
+    for row in range(h.address.shape[0]):
+        if h.address[row, ADDR_FAMILY] == 4 and h.address[row, ADDR_PLEN] < 31:
+            last = (1 << (32 - h.address[row, ADDR_PLEN])) - 1
+            if address == h.address[row, ADDR_PREFIX_LO] | last:
+                return False
+    return True
 
 
 @kernel

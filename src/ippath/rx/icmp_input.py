@@ -1,7 +1,8 @@
-"""ICMP input (kernel: icmp_rcv, icmp_echo, icmp_timestamp; RFC 792).
+"""ICMP input (kernel: icmp_rcv, icmp_echo, icmp_timestamp, icmp_unreach; RFC 792).
 
 Errors are checked and counted; what they teach routes and sockets comes with the path MTU engine.
-Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL.
+No socket of this host waits for echo replies.
+Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL, IP_INHDR, NO_SOCKET, NOT_SPECIFIED.
 """
 
 from __future__ import annotations
@@ -14,25 +15,30 @@ from ippath.mib import (
     M_IcmpInTimestamps, M_IcmpMsgInType0,
 )  # fmt: skip
 from ippath.reasons import (
-    R_ICMP_CSUM, R_INVALID_PROTO, R_NOT_SPECIFIED, R_PKT_TOO_SMALL, R_UNHANDLED_PROTO,
+    R_ICMP_CSUM, R_INVALID_PROTO, R_IP_INHDR, R_NO_SOCKET, R_NOT_SPECIFIED, R_PKT_TOO_SMALL,
+    R_UNHANDLED_PROTO,
 )  # fmt: skip
-from ippath.rx.icmp_send import icmp_reply
+from ippath.rx.icmp_send import BODY, icmp_reply
 from ippath.rx.packet import capture_cut, count, deliver, drop, unchecked
 from ippath.tables import (
-    CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, RTN_BROADCAST,
-    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN, SKB_TIME_NS,
+    CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
+    RTN_MULTICAST, SKB_AVAIL, SKB_DST_LO, SKB_IHL, SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SRC_LO,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
+from ippath.tx.ip_options4 import milliseconds_today
+from ippath.udp.lookup import udp_lookup
 from ippath.wire.checksum import all_ones, partial
 from ippath.wire.icmp import (
-    ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_HEADER, ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT,
-    ICMP_SOURCE_QUENCH, ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP, ICMP_TIMESTAMP_REPLY, ICMP_TYPES,
-    ICMP_UNREACHABLE,
+    ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY, ICMP_HEADER,
+    ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT, ICMP_SOURCE_QUENCH, ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP,
+    ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REASSEMBLY_TIME, UNREACHABLE_CODES,
 )  # fmt: skip
-from ippath.wire.memory import load8, load32be, store32be
+from ippath.wire.ipv4 import (
+    DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,
+)  # fmt: skip
+from ippath.wire.memory import copy, load8, load16be, load32be, store8, store32be
 
 ADDRESS_MASK, ADDRESS_MASK_REPLY = 17, 18
-DAY_MS = 86_400_000
 
 
 @kernel
@@ -69,18 +75,66 @@ def _error(s, trace, reason):
 
 
 @kernel
-def _quotation(s, data, trace, at, size):
-    """Check the packet that an error quotes (kernel: icmp_unreach, icmp_redirect)."""
-    if size < ICMP_HEADER + 20:
-        return _error(s, trace, R_PKT_TOO_SMALL)
-    if s.skb[SKB_IP] + s.skb[SKB_AVAIL] < at + ICMP_HEADER + 20:
-        return capture_cut(s, trace, ICMP_HEADER + 20)
-    ihl = (load8(data, at + ICMP_HEADER) & 15) * 4
-    if ihl < 20:
-        return _error(s, trace, R_NOT_SPECIFIED)
+def _has_sender(h, s, data, quoted, transport, protocol):
+    """Does a socket of this host send what is quoted (kernel: __udp4_lib_err, tcp_v4_err)?"""
+    if protocol != IPPROTO_UDP and protocol != IPPROTO_UDPLITE:
+        return False
+    skb = s.skb
+    source, destination, own = skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_PROTOCOL]
+    # the socket that would get an answer to the packet quoted
+    skb[SKB_SRC_LO] = load32be(data, quoted + DESTINATION)
+    skb[SKB_DST_LO] = load32be(data, quoted + SOURCE)
+    skb[SKB_PROTOCOL] = protocol
+    row = udp_lookup(h, s, load16be(data, transport + 2), load16be(data, transport))
+    skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_PROTOCOL] = source, destination, own
+    return row != NONE
+
+
+@kernel
+def _icmp_socket_deliver(h, s, data, trace, at, size, ihl):
+    """Hand an error to the protocol that it concerns; errors that concern nobody are counted."""
+    quoted = at + ICMP_HEADER
+    transport = quoted + ihl
     if size < ICMP_HEADER + ihl + 8:
         count(s, M_IcmpInErrors)
+        return deliver(s, trace)
+    if s.skb[SKB_IP] + s.skb[SKB_AVAIL] < transport + 8:
+        return capture_cut(s, trace, transport + 8 - s.skb[SKB_IP])
+    protocol = load8(data, quoted + PROTOCOL)
+    takes_errors = protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE
+    if takes_errors and not _has_sender(h, s, data, quoted, transport, protocol):
+        count(s, M_IcmpInErrors)
     return deliver(s, trace)
+
+
+@kernel
+def _icmp_unreach(h, s, data, trace, at, size, kind, code):
+    """Check an error and the packet that it quotes (kernel: icmp_unreach, icmp_redirect)."""
+    if size < ICMP_HEADER + HEADER:
+        short = R_PKT_TOO_SMALL if kind == ICMP_REDIRECT else R_NOT_SPECIFIED
+        return _error(s, trace, short)
+    if s.skb[SKB_IP] + s.skb[SKB_AVAIL] < at + ICMP_HEADER + HEADER:
+        return capture_cut(s, trace, at + ICMP_HEADER + HEADER - s.skb[SKB_IP])
+    ihl = (load8(data, at + ICMP_HEADER) & 15) * 4
+    if kind != ICMP_REDIRECT:
+        if ihl < HEADER:
+            return _error(s, trace, R_IP_INHDR)
+        if (kind == ICMP_UNREACHABLE and code > UNREACHABLE_CODES) or (
+            kind == ICMP_TIME_EXCEEDED and code == REASSEMBLY_TIME
+        ):
+            return deliver(s, trace)
+    return _icmp_socket_deliver(h, s, data, trace, at, size, ihl)
+
+
+@kernel
+def _icmp_echo(h, s, data, trace, at, size, present):
+    """Answer an echo request with its own code, identifier and data."""
+    body = size - ICMP_HEADER
+    there = max(0, present - ICMP_HEADER)
+    copy(s.scratch, BODY, data, at + ICMP_HEADER, there)
+    for k in range(there, body):
+        store8(s.scratch, BODY + k, 0)  # the capture cut it off
+    icmp_reply(h, s, trace, ICMP_ECHO_REPLY, load8(data, at + 1), load32be(data, at + 4), body)
 
 
 @cold
@@ -101,9 +155,13 @@ def icmp_rcv(h, s, data, trace):
         return drop(s, trace, R_ICMP_CSUM)
     if size < ICMP_HEADER:
         return _error(s, trace, R_NOT_SPECIFIED)
-    kind = load8(data, at)
-    note(trace, T_ICMP_IN, kind, load8(data, at + 1))
+    kind, code = load8(data, at), load8(data, at + 1)
+    note(trace, T_ICMP_IN, kind, code)
     _count_type(s, kind)
+    if kind == ICMP_EXTENDED_ECHO:
+        return deliver(s, trace)  # icmp_echo_enable_probe is off: no answer
+    if kind == ICMP_EXTENDED_ECHO_REPLY:
+        return drop(s, trace, R_NO_SOCKET)
     if kind > ICMP_TYPES:
         return _error(s, trace, R_UNHANDLED_PROTO)
     if skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST:
@@ -119,12 +177,10 @@ def icmp_rcv(h, s, data, trace):
         ):
             return _error(s, trace, R_INVALID_PROTO)
     if kind == ICMP_ECHO:
-        if h.conf[CONF_ICMP_ECHO_IGNORE_ALL]:
-            return drop(s, trace, R_NOT_SPECIFIED)
-        icmp_reply(
-            h, s, data, trace, ICMP_ECHO_REPLY, load32be(data, at + 4), at + ICMP_HEADER,
-            size - ICMP_HEADER,
-        )  # fmt: skip
+        if not h.conf[CONF_ICMP_ECHO_IGNORE_ALL]:
+            _icmp_echo(h, s, data, trace, at, size, present)
+    elif kind == ICMP_ECHO_REPLY:
+        return drop(s, trace, R_NO_SOCKET)
     elif kind == ICMP_TIMESTAMP:
         if size < ICMP_HEADER + 12:
             return _error(s, trace, R_PKT_TOO_SMALL)
@@ -137,19 +193,15 @@ def icmp_rcv(h, s, data, trace):
         or kind == ICMP_TIME_EXCEEDED
         or kind == ICMP_PARAMETER_PROBLEM
     ):
-        return _quotation(s, data, trace, at, size)
+        return _icmp_unreach(h, s, data, trace, at, size, kind, code)
     return deliver(s, trace)
 
 
 @kernel
 def _timestamp_reply(h, s, data, trace, at):
     """Answer with originate, receive and transmit time in ms since midnight (RFC 792)."""
-    body = len(s.scratch) - 64
-    now = (s.skb[SKB_TIME_NS] // 1_000_000) % DAY_MS
-    store32be(s.scratch, body, load32be(data, at + 8))
-    store32be(s.scratch, body + 4, now)
-    store32be(s.scratch, body + 8, now)
-    ip, avail = s.skb[SKB_IP], s.skb[SKB_AVAIL]
-    s.skb[SKB_IP], s.skb[SKB_AVAIL] = 0, len(s.scratch)  # the body lies in scratch, whole
-    icmp_reply(h, s, s.scratch, trace, ICMP_TIMESTAMP_REPLY, load32be(data, at + 4), body, 12)
-    s.skb[SKB_IP], s.skb[SKB_AVAIL] = ip, avail
+    now = milliseconds_today(s)
+    store32be(s.scratch, BODY, load32be(data, at + 8))
+    store32be(s.scratch, BODY + 4, now)
+    store32be(s.scratch, BODY + 8, now)
+    icmp_reply(h, s, trace, ICMP_TIMESTAMP_REPLY, 0, load32be(data, at + 4), 12)

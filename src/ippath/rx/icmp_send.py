@@ -13,18 +13,21 @@ from ippath.mib import (
     M_IcmpOutRateLimitGlobal, M_IcmpOutRateLimitHost, M_IcmpOutRedirects, M_IcmpOutTimeExcds,
     M_IcmpOutTimestampReps,
 )  # fmt: skip
+from ippath.rx.header4 import copy_packet
 from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
 from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
     CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DST_GATEWAY_FAMILY, DST_GATEWAY_LO,
-    DST_LOCAL, DST_SET, DST_TYPE, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF,
+    DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF,
     FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
     FLOW_SRC_LO, FLOW_TOS, MISC_NOW_NS, NONE, PACKET_HOST, PEER_REDIRECT_NS, PEER_REDIRECTS, RES_NH,
-    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SKB_AVAIL, SKB_DEVICE,
-    SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO,
+    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
+    SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE,
+    SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK, SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO,
     SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_ICMP_SEND, T_REDIRECT, note
+from ippath.tx.ip_options4 import ip_options_build, ip_options_echo
 from ippath.tx.ip_output4 import ip_output4
 from ippath.tx.route_output4 import (
     SCOPE_LINK, SCOPE_UNIVERSE, preferred_source, route_output4, select_address,
@@ -34,7 +37,10 @@ from ippath.wire.icmp import (
     FRAGMENTATION_NEEDED, ICMP_ECHO_REPLY, ICMP_HEADER, ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT,
     ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REDIRECT_HOST,
 )  # fmt: skip
-from ippath.wire.ipv4 import HEADER, IPPROTO_ICMP, OFFSET_MASK, is_zeronet
+from ippath.wire.ipv4 import (
+    CHECKSUM, DESTINATION, FLAGS_OFFSET, HEADER, IDENTIFICATION, IPPROTO_ICMP, OFFSET_MASK, PROTOCOL, SOURCE,
+    TOTAL_LENGTH, TTL, is_zeronet,
+)  # fmt: skip
 from ippath.wire.memory import copy, load8, store8, store16be, store32be
 
 DUMMY_SOURCE = 0xC0000008  # 192.0.0.8 (RFC 7600): when the host has no address to speak from
@@ -42,6 +48,9 @@ QUOTE_LIMIT = 576
 TOS_ECN_AND_PRECEDENCE = 0x1E
 INTERNETWORK_CONTROL = 0xC0
 LOOPBACK_DEVICE = 0
+# in scratch: the ICMP message, its body; the IP header with its options ends where the message begins
+MESSAGE = SCRATCH_PACKET + 60
+BODY = MESSAGE + 8
 REDIRECT_LOAD_NS = 20_000_000  # ip_rt_redirect_load
 REDIRECT_NUMBER = 9
 REDIRECT_SILENCE_NS = REDIRECT_LOAD_NS << (REDIRECT_NUMBER + 1)
@@ -50,10 +59,13 @@ REDIRECT_SILENCE_NS = REDIRECT_LOAD_NS << (REDIRECT_NUMBER + 1)
 SENT, SUPPRESSED, LIMITED_ALL, LIMITED_PEER, NO_WAY_BACK = range(5)
 
 
+ERROR_TYPES = sum(1 << kind for kind in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12))
+
+
 @kernel
 def _is_error_type(kind):
-    """Types that must not be answered with an error (RFC 1122 section 3.2.2.1)."""
-    return kind == 3 or kind == 4 or kind == 5 or kind == 11 or kind == 12
+    """Errors, and types that nobody defined (kernel: icmp_pointers[].error; RFC 1122 3.2.2.1)."""
+    return (ERROR_TYPES >> kind) & 1 == 1
 
 
 @kernel
@@ -98,29 +110,36 @@ def _peer_limit(h, s, limited, out, destination):
 
 
 @kernel
-def _write_and_send(h, s, trace, kind, code, info, source, destination, tos, size):
-    """Complete the message whose body is in scratch from byte 28 and send it."""
+def _write_and_send(
+    h, s, trace, kind, code, info, source, destination, options, sender, tos, size, counted
+):
+    """Complete the message whose body is in scratch from BODY and send it."""
     result, fib = s.result[FLOW_OUTPUT], h.fib4
     buf = s.scratch
-    icmp = HEADER
+    icmp = MESSAGE
+    ip = icmp - HEADER - options
+    if options:
+        ip_options_build(s, source, sender)
+        copy(buf, ip + HEADER, buf, SCRATCH_OPTIONS, options)
     store8(buf, icmp, kind)
     store8(buf, icmp + 1, code)
     store16be(buf, icmp + 2, 0)
     store32be(buf, icmp + 4, info)
     store16be(buf, icmp + 2, checksum(buf, icmp, size))
     ttl = fib.route[result[RES_ROUTE], ROUTE_HOPLIMIT]
-    store16be(buf, 0, 0x4500 | tos)
-    store16be(buf, 2, HEADER + size)
-    store16be(buf, 4, random32(s) & 0xFFFF)
-    store16be(buf, 6, 0)
-    store8(buf, 8, ttl if ttl else h.conf[CONF_DEFAULT_TTL])
-    store8(buf, 9, IPPROTO_ICMP)
-    store16be(buf, 10, 0)
-    store32be(buf, 12, source)
-    store32be(buf, 16, destination)
-    store16be(buf, 10, checksum(buf, 0, HEADER))
-    count_icmp_out(s, kind)
-    ip_output4(h, s, trace, HEADER + size)
+    header = HEADER + options
+    store16be(buf, ip, ((0x40 | header >> 2) << 8) | tos)
+    store16be(buf, ip + TOTAL_LENGTH, header + size)
+    store16be(buf, ip + IDENTIFICATION, random32(s) & 0xFFFF)
+    store16be(buf, ip + FLAGS_OFFSET, 0)
+    store8(buf, ip + TTL, ttl if ttl else h.conf[CONF_DEFAULT_TTL])
+    store8(buf, ip + PROTOCOL, IPPROTO_ICMP)
+    store16be(buf, ip + CHECKSUM, 0)
+    store32be(buf, ip + SOURCE, source)
+    store32be(buf, ip + DESTINATION, destination)
+    store16be(buf, ip + CHECKSUM, checksum(buf, ip, header))
+    count_icmp_out(s, counted)
+    ip_output4(h, s, trace, ip, header + size)
 
 
 @kernel
@@ -129,8 +148,8 @@ def _error_allowed(s, data, kind):
     skb = s.skb
     if skb[DST_SET] != 1 or skb[SKB_PKT_TYPE] != PACKET_HOST:
         return False
-    if skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST:
-        return False
+    if skb[DST_TYPE] == RTN_MULTICAST or (skb[DST_TYPE] == RTN_BROADCAST and skb[DST_LOCAL] == 1):
+        return False  # a broadcast that is forwarded (bc_forwarding) is answered
     if skb[SKB_FRAG] & OFFSET_MASK:
         return False
     if skb[SKB_PROTOCOL] == IPPROTO_ICMP and _is_error_type(kind):
@@ -164,39 +183,40 @@ def icmp_send(h, s, data, trace, kind, code, info):
     tos = skb[SKB_TOS]
     if _is_error_type(kind):
         tos = (tos & TOS_ECN_AND_PRECEDENCE) | INTERNETWORK_CONTROL
+    options, target = 0, sender
+    if skb[SKB_OPTIONS]:
+        options = ip_options_echo(h, s)
+        if options < 0:
+            note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
+            return
+        if s.opt[ECHO_SRR]:
+            target = s.opt[ECHO_FIRST_HOP]
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if is_zeronet(sender) or route_output4(
-        h, s, source, sender, tos & 0xFC, mark, IPPROTO_ICMP, trace
+    if is_zeronet(target) or route_output4(
+        h, s, source, target, tos & 0xFC, mark, IPPROTO_ICMP, trace
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]
-    if not _peer_limit(h, s, limited, flow[FLOW_OIF], sender):
+    if not _peer_limit(h, s, limited, flow[FLOW_OIF], target):
         note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_PEER)
         return
     mtu = h.fib4.route[s.result[FLOW_OUTPUT, RES_ROUTE], ROUTE_MTU]
     if mtu == 0:
         mtu = h.device[flow[FLOW_OIF], DEV_MTU]
-    room = min(mtu, QUOTE_LIMIT) - HEADER - ICMP_HEADER
+    room = min(mtu, QUOTE_LIMIT) - HEADER - options - ICMP_HEADER
     if room <= HEADER:
         return
     source = flow[FLOW_SRC_LO]
     if source == 0:
         source = DUMMY_SOURCE
     quoted = min(skb[SKB_LEN], room)
-    _quote(s, data, HEADER + ICMP_HEADER, quoted)
+    copy_packet(s, data, BODY, quoted)
     note(trace, T_ICMP_SEND, kind, code, sender, SENT)
-    _write_and_send(h, s, trace, kind, code, info, source, sender, tos, ICMP_HEADER + quoted)
-
-
-@kernel
-def _quote(s, data, at, quoted):
-    """Copy the beginning of the packet in hand; what the capture cut off reads as zeros."""
-    skb = s.skb
-    present = min(quoted, skb[SKB_AVAIL])
-    copy(s.scratch, at, data, skb[SKB_IP], present)
-    for k in range(present, quoted):
-        store8(s.scratch, at + k, 0)
+    _write_and_send(
+        h, s, trace, kind, code, info, source, target, options, sender, tos, ICMP_HEADER + quoted,
+        kind,
+    )  # fmt: skip
 
 
 @kernel
@@ -229,31 +249,37 @@ def specific_destination(h, s, trace):
 
 
 @kernel
-def icmp_reply(h, s, data, trace, kind, info, body, size):
-    """Answer an echo or timestamp request; `size` bytes of body start at `body` in the packet."""
+def icmp_reply(h, s, trace, kind, code, info, size):
+    """Answer an echo or timestamp request; the caller put `size` bytes of body at scratch[BODY]."""
     skb = s.skb
     sender = skb[SKB_SRC_LO]
-    limited = _is_limited(h, kind, 0)
+    options, target = 0, sender
+    if skb[SKB_OPTIONS]:
+        options = ip_options_echo(h, s)
+        if options < 0:
+            note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
+            return
+        if s.opt[ECHO_SRR]:
+            target = s.opt[ECHO_FIRST_HOP]
+    limited = _is_limited(h, kind, code)
     if limited and not global_allows(h, s):
         s.counters[M_IcmpOutRateLimitGlobal] += 1
         return
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if route_output4(h, s, source, sender, skb[SKB_TOS] & 0xFC, mark, IPPROTO_ICMP, trace):
-        note(trace, T_ICMP_SEND, kind, 0, sender, NO_WAY_BACK)
+    if route_output4(h, s, source, target, skb[SKB_TOS] & 0xFC, mark, IPPROTO_ICMP, trace):
+        note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]
-    if not _peer_limit(h, s, limited, flow[FLOW_OIF], sender):
-        note(trace, T_ICMP_SEND, kind, 0, sender, LIMITED_PEER)
+    if not _peer_limit(h, s, limited, flow[FLOW_OIF], target):
+        note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_PEER)
         return
-    present = max(0, min(size, skb[SKB_IP] + skb[SKB_AVAIL] - body))
-    copy(s.scratch, HEADER + ICMP_HEADER, data, body, present)
-    for k in range(present, size):
-        store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
-    note(trace, T_ICMP_SEND, kind, 0, sender, SENT)
+    note(trace, T_ICMP_SEND, kind, code, sender, SENT)
+    # Linux counts every reply as an echo reply: the flow that __ip_make_skb asks has no type
     _write_and_send(
-        h, s, trace, kind, 0, info, flow[FLOW_SRC_LO], sender, skb[SKB_TOS], ICMP_HEADER + size
-    )
+        h, s, trace, kind, code, info, flow[FLOW_SRC_LO], target, options, sender, skb[SKB_TOS],
+        ICMP_HEADER + size, ICMP_ECHO_REPLY,
+    )  # fmt: skip
 
 
 @cold

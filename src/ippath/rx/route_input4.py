@@ -21,7 +21,8 @@ from ippath.reasons import (
 from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
-    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING,
+    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
+    CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING,
     DEV_FORWARDING4, DEV_HAS4, DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS,
     DEV_SHARED_MEDIA, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
     DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT,
@@ -32,7 +33,7 @@ from ippath.tables import (
     NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH, RES_ROUTE, RES_RULE,
     RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
     RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL,
-    SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
+    SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_REASON, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import (
     T_BROADCAST, T_HINT, T_HINT_STRICT, T_LOCALNET, T_MARTIAN_DEST, T_MARTIAN_SOURCE, T_MCAST,
@@ -49,34 +50,26 @@ LOOPBACK_DEVICE = 0
 
 
 @cold
-def _refuse(s, trace, reason):
-    """Drop in route input, with the counter of the reverse path filter where it is due."""
-    if reason == R_IP_RPFILTER:
-        count(s, M_TcpExtIPReversePathFilter)
-    return drop(s, trace, reason)
-
-
-@cold
 def _martian_source(s, trace, reason):
     note(trace, T_MARTIAN_SOURCE, s.skb[SKB_SRC_LO], reason)
-    return _refuse(s, trace, reason)
+    return drop(s, trace, reason)
 
 
 @cold
 def _martian_destination(s, trace, reason):
     note(trace, T_MARTIAN_DEST, s.skb[SKB_DST_LO], reason)
-    return _refuse(s, trace, reason)
+    return drop(s, trace, reason)
 
 
 @cold
 def _same_subnet(h, device, one, other):
-    """Are both addresses in one subnet configured on the device (kernel: inet_addr_onlink)?"""
+    """Are both addresses (0: any) in one subnet of the device (kernel: inet_addr_onlink)?"""
     address = h.address
     for row in range(address.shape[0]):
         if address[row, ADDR_FAMILY] == 4 and address[row, ADDR_DEVICE] == device:
             shift = 32 - address[row, ADDR_PLEN]
             prefix = address[row, ADDR_PREFIX_LO]
-            if (one ^ prefix) >> shift == 0 and (other ^ prefix) >> shift == 0:
+            if (one ^ prefix) >> shift == 0 and (other == 0 or (other ^ prefix) >> shift == 0):
                 return True
     return False
 
@@ -133,7 +126,7 @@ def ip_route_use_hint(h, s, trace):
         if valid < 0:
             return _martian_source(s, trace, -valid)
         if strict and out == device:
-            gateway = hint[DST_GATEWAY_LO] if hint[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
+            gateway = hint[DST_GATEWAY_LO] if hint[DST_GATEWAY_FAMILY] == 4 else 0
             redirect = _wants_redirect(h, device, source, gateway, valid)
     copy_route(skb, hint)
     skb[DST_REDIRECT] = redirect
@@ -219,7 +212,7 @@ def dissect_ports(s, data, flow):
     flow[FLOW_SPORT] = 0
     flow[FLOW_DPORT] = 0
     at = skb[SKB_IHL]
-    if skb[SKB_FRAG] & OFFSET_MASK == 0 and skb[SKB_AVAIL] >= at + 4:
+    if skb[SKB_FRAG] == 0 and skb[SKB_AVAIL] >= at + 4:  # a first fragment's ports do not count
         if protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE:
             flow[FLOW_SPORT] = load16be(data, skb[SKB_IP] + at)
             flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
@@ -283,7 +276,7 @@ def _make_forward_route(h, s, data, trace, kind):
     skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
     skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
     if out == device:
-        gateway = skb[DST_GATEWAY_LO] if family == 4 else skb[SKB_DST_LO]
+        gateway = skb[DST_GATEWAY_LO] if family == 4 else 0
         skb[DST_REDIRECT] = _wants_redirect(h, out, skb[SKB_SRC_LO], gateway, valid)
     note(trace, T_ROUTE4, route, kind, out)
     return CONTINUE
@@ -319,16 +312,16 @@ def ip_route_input_mc(h, s, trace):
     if not joined and (is_local_multicast(group) or not forwards):
         return drop(s, trace, R_NOT_SPECIFIED)
     if is_multicast(source) or is_limited_broadcast(source):
-        return _refuse(s, trace, R_IP_INVALID_SOURCE)
+        return drop(s, trace, R_IP_INVALID_SOURCE)
     if is_loopback(source) and h.device[device, DEV_ROUTE_LOCALNET] == 0:
-        return _refuse(s, trace, R_IP_LOCALNET)
+        return drop(s, trace, R_IP_LOCALNET)
     if is_zeronet(source):
         if not is_local_multicast(group) and skb[SKB_PROTOCOL] != IPPROTO_IGMP:
-            return _refuse(s, trace, R_IP_INVALID_SOURCE)
+            return drop(s, trace, R_IP_INVALID_SOURCE)
     else:
         valid = fib_validate_source(h, s, trace, source, 0, skb[SKB_TOS] & DSCP_MASK, NONE, device)
         if valid < 0:
-            return _refuse(s, trace, -valid)
+            return drop(s, trace, -valid)
     _attach(s, RTN_MULTICAST, 1 if joined else 0, LOOPBACK_DEVICE, _fresh_identity(s))
     return CONTINUE
 
@@ -408,11 +401,17 @@ def ip_route_input_slow(h, s, data, trace):
 @hot
 def route_input4(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
-    if ip_can_use_hint(s):
-        # strict must decide as a look-up would: groups and broadcasts have checks of their own
-        kind = s.hint[DST_TYPE]
-        if h.conf[CONF_HINT] == HINT_ON or (kind != RTN_MULTICAST and kind != RTN_BROADCAST):
-            return ip_route_use_hint(h, s, trace)
-    if h.conf[CONF_HINT]:
-        s.misc[MISC_HINT_MISSED] += 1
-    return ip_route_input_slow(h, s, data, trace)
+    skb = s.skb
+    # strict must decide as a look-up would: groups and broadcasts have checks of their own
+    kind = s.hint[DST_TYPE]
+    if ip_can_use_hint(s) and (
+        h.conf[CONF_HINT] == HINT_ON or (kind != RTN_MULTICAST and kind != RTN_BROADCAST)
+    ):
+        routed = ip_route_use_hint(h, s, trace)
+    else:
+        if h.conf[CONF_HINT]:
+            s.misc[MISC_HINT_MISSED] += 1
+        routed = ip_route_input_slow(h, s, data, trace)
+    if routed != CONTINUE and skb[SKB_REASON] == R_IP_RPFILTER:
+        count(s, M_TcpExtIPReversePathFilter)
+    return routed

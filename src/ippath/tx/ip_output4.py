@@ -14,6 +14,7 @@ from ippath.mib import (
 from ippath.tables import (
     DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH,
     RES_ROUTE, RES_TYPE, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST,
+    SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
@@ -23,8 +24,6 @@ from ippath.wire.ipv4 import (
     TOTAL_LENGTH, VERSION_IHL,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load16be, store8, store16be
-
-FRAGMENT_AT = 1 << 17  # where in scratch one fragment is put together
 
 
 @hot
@@ -76,17 +75,17 @@ def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
         part = min(left, mtu - ihl)
         if part < left:
             part &= ~7
-        copy(work, FRAGMENT_AT, buf, at, ihl)
-        copy(work, FRAGMENT_AT + ihl, buf, at + ihl + done, part)
+        copy(work, SCRATCH_FRAGMENT, buf, at, ihl)
+        copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + done, part)
         if done:
-            _blank_options(work, FRAGMENT_AT, ihl)
+            _blank_options(work, SCRATCH_FRAGMENT, ihl)
         left -= part
         word = (base + (done >> 3)) | (MF if left > 0 or more_after else 0)
-        store16be(work, FRAGMENT_AT + FLAGS_OFFSET, word)
-        store16be(work, FRAGMENT_AT + TOTAL_LENGTH, ihl + part)
-        store16be(work, FRAGMENT_AT + CHECKSUM, 0)
-        store16be(work, FRAGMENT_AT + CHECKSUM, checksum(work, FRAGMENT_AT, ihl))
-        finish_output4(h, s, work, FRAGMENT_AT, ihl + part, device, family, hi, lo, kind)
+        store16be(work, SCRATCH_FRAGMENT + FLAGS_OFFSET, word)
+        store16be(work, SCRATCH_FRAGMENT + TOTAL_LENGTH, ihl + part)
+        store16be(work, SCRATCH_FRAGMENT + CHECKSUM, 0)
+        store16be(work, SCRATCH_FRAGMENT + CHECKSUM, checksum(work, SCRATCH_FRAGMENT, ihl))
+        finish_output4(h, s, work, SCRATCH_FRAGMENT, ihl + part, device, family, hi, lo, kind)
         s.counters[M_IpFragCreates] += 1
         done += part
         fragments += 1
@@ -96,8 +95,8 @@ def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
 
 
 @kernel
-def ip_output4(h, s, trace, size):
-    """Send the packet of this host in scratch by the route in the OUTPUT rows."""
+def ip_output4(h, s, trace, at, size):
+    """Send the packet of this host at `scratch[at]` by the route in the OUTPUT rows."""
     flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
     s.counters[M_IpOutRequests] += 1
     device, nh = flow[FLOW_OIF], result[RES_NH]
@@ -112,6 +111,6 @@ def ip_output4(h, s, trace, size):
     if not neighbour_answers(h, trace, device, family, hi, lo):
         return
     if size > mtu:
-        fragment4(h, s, trace, s.scratch, 0, size, mtu, device, family, hi, lo, kind)
+        fragment4(h, s, trace, s.scratch, at, size, mtu, device, family, hi, lo, kind)
     else:
-        finish_output4(h, s, s.scratch, 0, size, device, family, hi, lo, kind)
+        finish_output4(h, s, s.scratch, at, size, device, family, hi, lo, kind)

@@ -17,8 +17,8 @@ from ippath.rx.icmp_send import icmp_send
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import capture_cut, deliver, drop, unchecked
 from ippath.tables import (
-    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SKB_AVAIL, SKB_DST_HI, SKB_FAMILY,
-    SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT, SOCK_NO_CHECK6, SOCK_READ_NS,
+    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI, SKB_FAMILY,
+    SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT, SOCK_NO_CHECK6, SOCK_READ_NS,
 )  # fmt: skip
 from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
 from ippath.udp.lookup import udp_lookup, udp_matches_group
@@ -71,6 +71,8 @@ def _checksum_ok(s, data, trace, at, length, coverage, check):
         return True
     if skb[SKB_FAMILY] == 4:
         pseudo = pseudo4(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
+        if skb[SKB_OPTIONS]:  # a source route may have led to another address of this host
+            pseudo = pseudo4(s.scratch, SCRATCH_HEADER, skb[SKB_PROTOCOL], length)
     else:
         pseudo = pseudo6(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
     valid = transport_ok(data, at, coverage, pseudo)
