@@ -544,11 +544,12 @@ def _holding_name(host: Host, family: int, device: str, flag: str) -> str:
     order = list(host.sysctls)
     written = [name for name in names if name in host.sysctls]
     if written:
-        return max(written, key=order.index)
+        last = max(written, key=order.index)
+        # the name by which people know it
+        return "net.ipv4.ip_forward" if last == "net.ipv4.conf.all.forwarding" else last
     inherited = f"net.ipv{family}.conf.default.{flag}"
     if inherited in host.sysctls:
         return inherited
-    # never written: the name by which people know it
     return "net.ipv4.ip_forward" if family == 4 and flag == "forwarding" else own
 
 
