@@ -96,7 +96,8 @@ if COMPILED:
     if jit_link.available():
         _KERNEL["pipeline_class"] = jit_link.KernelCompiler
         _ENTRY["pipeline_class"] = jit_link.EntryCompiler
-    _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": CHECKED}
+    _OPTIONS = jit_link.OPTIONS
+    _OPTIONS["boundscheck"] = CHECKED
 
     def kernel(function: F) -> F:
         """A path helper: compiled into every entry that calls it, inlined where LLVM finds it wise."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 from llvmlite import ir
+from numba import njit
 from numba.core import codegen, compiler, types
 
 # Intel cores whose microcode keeps jumps that touch a 32-byte border out of the decoded cache
@@ -134,6 +135,9 @@ def available() -> bool:
     return all(name in names for name in _NEEDED) and hasattr(compiler.Compiler, "define_pipelines")
 
 
+# for helpers and entries alike; ippath.jit adds range checks where they are asked for
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
 KernelCompiler = _with_library(PartLibrary)
 EntryCompiler = _with_library(EntryLibrary)
 
@@ -145,7 +149,10 @@ def _widened(kind: Any) -> Any:
 
 
 def compile_once(dispatcher: Any) -> Any:
-    """Make a helper compile once, not for each mix of literals, bools and narrow integers."""
+    """Make a helper compile once, not for each mix of literals, bools and narrow integers.
+
+    Python may call it too: then an entry around it is compiled, since it has no code of its own.
+    """
     resolve = dispatcher.get_call_template
 
     def get_call_template(args: Any, kws: Any) -> Any:
@@ -153,5 +160,24 @@ def compile_once(dispatcher: Any) -> Any:
             tuple(_widened(a) for a in args), {name: _widened(k) for name, k in kws.items()}
         )
 
+    def add_overload(result: Any) -> None:  # what Numba does, without an address to jump to
+        dispatcher.overloads[tuple(result.signature.args)] = result
+
+    wrappers: list[Any] = []
+
+    def code_for_python(*args: Any) -> Any:
+        if not wrappers:
+            wrappers.append(njit(pipeline_class=EntryCompiler, **OPTIONS)(_caller(dispatcher)))
+        return wrappers[0]
+
     dispatcher.get_call_template = get_call_template
+    dispatcher.add_overload = add_overload
+    dispatcher._compile_for_args = code_for_python
     return dispatcher
+
+
+def _caller(dispatcher: Any) -> Any:
+    def call(*args: Any) -> Any:
+        return dispatcher(*args)
+
+    return call
