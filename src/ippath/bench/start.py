@@ -7,16 +7,9 @@ import subprocess
 import sys
 
 from ippath.bench import traffic
-from ippath.bench.framework import Run, Variant, Workload
+from ippath.bench.framework import Plan, Run, Target, Variant, Workload
 
-HOST = f"""\
-ip link set lo up
-ip link add eth0 address 02:00:00:00:00:01 type veth
-ip link set eth0 up
-ip addr add 198.18.0.1/16 dev eth0
-ip addr add 2001:db8::1:0/64 dev eth0
-listen udp 0.0.0.0:{traffic.PORT}
-"""
+FEW = 100  # packets of a small capture
 
 
 class Start(Workload):
@@ -25,25 +18,43 @@ class Start(Workload):
     name = "start"
     summary = "a whole `ippath replay` process with warm caches, and what starting alone takes"
     unit = "packets"
-    target = "1 M packets in less than 3 s"
+    target = "1 M packets in less than 3 s, a small capture in 1.5 s, --help in 0.3 s"
+    sizes = (80_000_000, 80_000_000)
+    plans = (Plan(3, 7, 12.0, 25.0), Plan(9, 31, 90.0))
 
     def set_up(self) -> None:
-        from ippath import jit
-
-        self.packets = 1_000_000 if jit.COMPILED else 2_000
+        self.packets = max(1, self.size // traffic.RECORD)
         frames = traffic.udp_frames(4, self.packets, False)
         self.capture = traffic.save(self.folder / "start.pcap", frames)
-        self.small = traffic.save(self.folder / "one.pcap", frames.select(slice(0, 1)))
+        self.small = traffic.save(self.folder / "small.pcap", frames.select(slice(0, FEW)))
         self.host = self.folder / "host.txt"
-        self.host.write_text(HOST, encoding="utf-8")
+        self.host.write_text(
+            "link set lo up\n"
+            "link add eth0 address 02:00:00:00:00:01 type veth\n"
+            "link set eth0 up\n"
+            "addr add 198.18.0.1/16 dev eth0\n"
+            f"listen udp 0.0.0.0:{traffic.PORT}\n",
+            encoding="utf-8",
+        )
 
     def variants(self) -> list[Variant]:
-        replay = ["replay", "--host", str(self.host), "--json"]
+        capture, small = str(self.capture), str(self.small)
+        host, few = ("--host", str(self.host)), min(FEW, self.packets)
+        million = Target(3.0 * self.packets / 1e6) if self.packets >= 1_000_000 else None
+        rows = str(self.folder / "rows.parquet")
         return [
-            Variant("replay", "whole capture", command(*replay, str(self.capture)), self.packets),
-            Variant("replay", "one packet", command(*replay, str(self.small)), 1),
-            Variant("no work", "--help", command("--help"), 1),
-        ]
+            Variant("replay", "whole capture", command("replay", *host, capture), self.packets,
+                    target=million),
+            Variant("replay", "with --verdicts to Parquet",
+                    command("replay", *host, capture, "--verdicts", rows), self.packets),
+            Variant("replay", "the host guessed", command("replay", capture), self.packets,
+                    target=million),
+            Variant("small capture", f"{few} packets", command("replay", *host, small), few,
+                    target=Target(1.5)),
+            Variant("small capture", "one packet explained",
+                    command("explain", *host, small, "--frame", "1"), 1, target=Target(1.5)),
+            Variant("no work", "--help", command("--help"), 1, target=Target(0.3)),
+        ]  # fmt: skip
 
 
 def command(*words: str) -> Run:
