@@ -25,6 +25,7 @@ WORLDS = {
     "fib.build": CONTROL, "fib.control": CONTROL, "fib.reference": CONTROL, "fib.sysctl": CONTROL,
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
+    "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "__main__": EDGES,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class Netns:
         self.switches = resolve({**host.switches, **(switches or {})})
         self.seed = seed
         self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
-        self._texts: dict[str, list[str]] = {}
+        self._made: dict[str, Any] = {}
         self.tables = self._build()
         self.state = self._new_state()
         self._tables_handle = tables_handle(self.tables)
@@ -542,10 +543,11 @@ class Netns:
             return np.asarray(frames, np.int64)
         return batch.first_frame + np.arange(len(batch), dtype=np.int64)
 
-    def _cached(self, key: str, make: Any) -> list[str]:
-        if key not in self._texts:
-            self._texts[key] = make()
-        return self._texts[key]
+    def cached(self, key: str, make: Callable[[], Any]) -> Any:
+        """What `make` makes of the host and its tables; made once, shared by all who name `key`."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def routes(self, family: int) -> list[Route]:
         """The routes behind the row numbers in `Verdicts.route`."""
@@ -557,17 +559,17 @@ class Netns:
 
     def route_texts(self, family: int) -> list[str]:
         """Each route as `ip route` prints it, by row."""
-        return self._cached(f"route{family}", lambda: [route_text(r) for r in self.routes(family)])
+        return self.cached(f"route{family}", lambda: [route_text(r) for r in self.routes(family)])
 
     def route_tables(self, family: int) -> list[str]:
         """The table of each route, by row."""
-        return self._cached(
+        return self.cached(
             f"table{family}", lambda: [table_name(r.table) for r in self.routes(family)]
         )
 
     def rule_texts(self, family: int) -> list[str]:
         """Each rule as `ip rule` prints it, by row."""
-        return self._cached(f"rule{family}", lambda: [rule_text(r) for r in self.rules(family)])
+        return self.cached(f"rule{family}", lambda: [rule_text(r) for r in self.rules(family)])
 
     def nexthop_texts(self, family: int) -> list[str]:
         """Each next hop in words ("via 10.0.0.1 dev eth0"), by row."""
@@ -582,7 +584,7 @@ class Netns:
                 texts.append(nexthop_text(hops[position]) if position < len(hops) else "")
             return texts
 
-        return self._cached(f"nexthop{family}", make)
+        return self.cached(f"nexthop{family}", make)
 
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""

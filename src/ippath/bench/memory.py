@@ -46,7 +46,7 @@ class Memory(Workload):
             )
         self.packets = max(10, self.size // traffic.RECORD)
         self.host = self.folder / "host.txt"
-        self.host.write_text(traffic.receiver_lines(), encoding="utf-8")
+        self.host.write_text(traffic.small_host_lines(), encoding="utf-8")
         self.small = self.folder / "small.pcap"
         self.large = self.folder / "large.pcap"
         write_strangers(self.small, self.packets // 10)
@@ -86,8 +86,8 @@ def write_strangers(path: Path, packets: int) -> None:
 
 def _strangers(count: int, seed: int) -> np.ndarray:
     """uint8[count, FRAME]: IPv4 frames with checksums."""
-    frames = traffic.udp_frames(4, count, True, seed).data.reshape(count, traffic.FRAME)
-    generator = np.random.default_rng(seed + 1)
+    frames = traffic.udp_frames(4, count, False).data.reshape(count, traffic.FRAME)
+    generator = np.random.default_rng(seed)
     frames[:, 26:30] = generator.integers(0, 256, (count, 4))
     frames[:, 26] = 11 + frames[:, 26] % 64  # unicast, and none of the receiver's
     frames[::4, 30:34] = frames[::4, 26:30] ^ 1

@@ -28,14 +28,7 @@ class Start(Workload):
         self.capture = traffic.save(self.folder / "start.pcap", frames)
         self.small = traffic.save(self.folder / "small.pcap", frames.select(slice(0, FEW)))
         self.host = self.folder / "host.txt"
-        self.host.write_text(
-            "link set lo up\n"
-            "link add eth0 address 02:00:00:00:00:01 type veth\n"
-            "link set eth0 up\n"
-            "addr add 198.18.0.1/16 dev eth0\n"
-            f"listen udp 0.0.0.0:{traffic.PORT}\n",
-            encoding="utf-8",
-        )
+        self.host.write_text(traffic.small_host_lines(), encoding="utf-8")
 
     def variants(self) -> list[Variant]:
         capture, small = str(self.capture), str(self.small)

@@ -48,6 +48,11 @@ def _destinations() -> list[tuple[str, str]]:
     ]
 
 
+def small_host_lines() -> str:
+    """Host file of a host with the first IPv4 address and a socket on PORT."""
+    return f"{_LINKS}addr add 198.18.0.1/16 dev eth0\nlisten udp 0.0.0.0:{PORT}\n"
+
+
 @functools.cache
 def receiver_lines() -> str:
     """Host file of a host with ADDRESSES addresses of each family and a socket on PORT for both."""

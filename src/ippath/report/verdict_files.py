@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".arrow")
-ROW_GROUP = 1 << 20  # rows; larger groups would grow memory, smaller ones the file
+ROW_GROUP = 1 << 18  # rows; larger groups would grow memory, smaller ones the file
 
 
 class VerdictFile:
@@ -55,15 +55,31 @@ class VerdictFile:
 
 
 class ParquetFile(VerdictFile):
+    """Rows wait until there is a row group of them, so that its dictionaries are written once."""
+
     def _open(self, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
         self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._count = 0
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows, row_group_size=ROW_GROUP)
+        self._waiting.append(_with_words_used(rows))
+        self._count += rows.num_rows
+        if self._count >= ROW_GROUP:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._count:
+            table = pa.Table.from_batches(self._waiting).unify_dictionaries()
+            self._writer.write_table(table, row_group_size=self._count)
+        self._waiting, self._count = [], 0
 
     def _close(self) -> None:
+        self._write_group()
         self._writer.close()
 
 
@@ -144,6 +160,29 @@ def _decoded(schema: pa.Schema, names: Any) -> pa.Schema:
         if pa.types.is_dictionary(one.type):
             schema = schema.set(at, pa.field(name, one.type.value_type))
     return schema
+
+
+def _with_words_used(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows; dictionaries longer than the column hold only the words that occur in it.
+
+    A host may have a million routes, and a row group would hold the names of all.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    columns = []
+    for column in rows.columns:
+        if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > len(column):
+            codes = column.indices.fill_null(-1).to_numpy()
+            used, codes = np.unique(codes, return_inverse=True)
+            missing = int(len(used) > 0 and used[0] < 0)
+            words = column.dictionary.take(pa.array(used[missing:]))
+            indices = pa.array(
+                np.maximum(codes - missing, 0).astype(np.int32), mask=codes < missing
+            )
+            column = pa.DictionaryArray.from_arrays(indices, words)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _with_time_text(rows: pa.RecordBatch) -> pa.RecordBatch:
