@@ -101,7 +101,8 @@ def _columns(report: Report) -> dict[str, Cell]:
 
     many = any(one.variant.units > 1 for one in report.results)
     add(f"{report.unit}/s", lambda one, gain: _rate(one), many)
-    add("middle half", lambda one, gain: _range(one.rate) if one.variant.units > 1 else "", many)
+    spread = many and report.rounds > 1
+    add("middle half", lambda one, gain: _range(one.rate) if one.variant.units > 1 else "", spread)
     add("time", lambda one, gain: seconds_text(median(one.seconds)))
     for name, title in report.quantities.items():
         add(title, functools.partial(_quantity, name))
@@ -117,7 +118,8 @@ def _columns(report: Report) -> dict[str, Cell]:
 def _below(report: Report) -> list[str]:
     lines = []
     if report.results:
-        lines.append(f"{report.rounds} rounds, interleaved")
+        one = report.rounds == 1
+        lines.append("one round" if one else f"{report.rounds} rounds, interleaved")
     lines.append(_machine(report))
     if report.target:
         lines.append(f"target: {report.target}")
