@@ -234,6 +234,17 @@ def test_the_summary_is_plain_in_a_pipe(
     assert not err
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 ms"), (0.0000021, "0.002 ms"), (0.000633, "0.633 ms"), (0.0122, "12.2 ms"),
+     (1.234, "1.23 s"), (119, "119 s"), (125, "2 min 05 s"), (11100, "3 h 05 min")],
+)  # fmt: skip
+def test_durations_are_plain_text(seconds: float, text: str) -> None:
+    from ippath.report.paper import seconds_text
+
+    assert seconds_text(seconds) == text
+
+
 def test_the_summary_has_colours_when_forced(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # in a pipe
 DISPENSABLE = ("time", "middle half", "over", "of target")  # left out in this order, if need be
+_PLAIN = str.maketrans({"×": "x", "–": "-"})
 _UNITS = ("", " k", " M", " G")
 
 Cell = Callable[["Measured", "Gain | None"], str]
@@ -38,7 +39,8 @@ def text_for(report: Report, stream: TextIO) -> str:
         color_system="standard" if color else None, emoji=False, markup=False,
     )  # fmt: skip
     console.print(render(report, width))
-    return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
+    text = "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
+    return text if color else text.translate(_PLAIN)
 
 
 def render(report: Report, width: int = WIDTH) -> RenderableType:

@@ -114,9 +114,9 @@ def rate_text(per_second: float, unit: str) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration in the unit that people would use."""
-    if seconds < 1e-3:
-        return f"{_three(seconds * 1e6)} µs"
+    """A duration in the unit that people would use, in ASCII: `0.633 ms`, `1.23 s`, `3 h 05 min`."""
+    if 0 < seconds < 1e-3:
+        return f"{seconds * 1e3:.3f} ms"
     if seconds < 1:
         return f"{_three(seconds * 1e3)} ms"
     if seconds < 120:
