@@ -11,6 +11,11 @@ from tests.kernel.scenarios import Burst, Inject, Run, Scenario, Together, Wait
 
 START_NS = 1_700_000_000 * 10**9
 MILLISECOND = 10**6
+# as the recorder makes a namespace: no link-local addresses come by themselves
+PREPARED = """
+net.ipv6.conf.all.addr_gen_mode = 1
+net.ipv6.conf.default.addr_gen_mode = 1
+"""
 
 
 class Replay:
@@ -18,7 +23,7 @@ class Replay:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.text = scenario.host
+        self.text = PREPARED.lstrip() + scenario.host
         self.time_ns = START_NS
         self.received: list[bytes] = []
         self.skipped: list[str] = []  # packets that ippath says it cannot judge
