@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from ippath.batch import (
 from ippath.config.infer import infer, infer_text
 from tests.captures import SHARED, internet_checksum
 
+DEMO = Path(__file__).resolve().parent.parent / "demo/office.pcapng"
 HOST_FILES = importlib.util.find_spec("ippath.config.host_file") is not None
 loads = pytest.mark.skipif(not HOST_FILES, reason="host files cannot be read yet")
 
@@ -28,27 +30,30 @@ def mac(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
 
 
-def udp_ip(source: str, destination: str, sport: int = 4000, dport: int = 53) -> bytes:
+def udp_ip(
+    source: str, destination: str, sport: int = 4000, dport: int = 53, ttl: int = 64
+) -> bytes:
     """A UDP packet of either family, without a UDP checksum."""
     udp = sport.to_bytes(2) + dport.to_bytes(2) + (12).to_bytes(2) + bytes(2) + b"data"
     one, two = ipaddress.ip_address(source), ipaddress.ip_address(destination)
     if one.version == 4:
-        head = bytes([0x45, 0]) + (20 + len(udp)).to_bytes(2) + bytes(4) + bytes([64, 17])
+        head = bytes([0x45, 0]) + (20 + len(udp)).to_bytes(2) + bytes(4) + bytes([ttl, 17])
         checksum = internet_checksum(head + bytes(2) + one.packed + two.packed)
         head += checksum.to_bytes(2)
     else:
-        head = bytes([0x60, 0, 0, 0]) + len(udp).to_bytes(2) + bytes([17, 64])
+        head = bytes([0x60, 0, 0, 0]) + len(udp).to_bytes(2) + bytes([17, ttl])
     return head + one.packed + two.packed + udp
 
 
 def frame(
     from_mac: str, to_mac: str, source: str, destination: str,
-    sport: int = 4000, dport: int = 53, vlan: int = 0,
+    sport: int = 4000, dport: int = 53, vlan: int = 0, ttl: int = 64, tags: bytes = b"",
 ) -> bytes:  # fmt: skip
     """An Ethernet frame with a UDP packet."""
     kind = b"\x08\x00" if ":" not in source else b"\x86\xdd"
-    tag = b"\x81\x00" + vlan.to_bytes(2) if vlan else b""
-    return mac(to_mac) + mac(from_mac) + tag + kind + udp_ip(source, destination, sport, dport)
+    tags += b"\x81\x00" + vlan.to_bytes(2) if vlan else b""
+    packet = udp_ip(source, destination, sport, dport, ttl)
+    return mac(to_mac) + mac(from_mac) + tags + kind + packet
 
 
 def arp(
@@ -80,6 +85,11 @@ def lines(*batches: PacketBatch, **options: object) -> list[str]:
     """The guess without comments and padding."""
     text = infer_text(batches, **options)  # type: ignore[arg-type]
     return [line for line in (re.sub(r"\s*#.*", "", one) for one in text.splitlines()) if line]
+
+
+def stations(*pairs: tuple[int, str], net: str = "10.0.0") -> list[bytes]:
+    """Packets of hosts of a network, each with a MAC of its own, that we get."""
+    return [frame(f"02:00:00:00:01:{k:02x}", US, f"{net}.{k}", to, 5000 + k, 53) for k, to in pairs]
 
 
 SERVER = [
@@ -174,6 +184,85 @@ CASES: dict[str, Case] = {
         (f"ip link add eth0 address {US} type veth", "ip addr add 10.0.0.1/24 dev eth0"),
         ("ip addr add 192",),
     ),
+    "a router seen from inside": Case(
+        ethernet(*stations((10, "10.0.0.1"), (11, "8.8.8.8"), (12, "9.9.9.9"), (13, "1.1.1.1")),
+                 frame(US, "02:00:00:00:01:0b", "8.8.8.8", "10.0.0.11", 53, 5011, ttl=57)),
+        ("ip addr add 10.0.0.1/24 dev eth0", "ip link add beyond type dummy",
+         "ip route add default dev beyond", "net.ipv4.ip_forward = 1"),
+        ("ip addr add 8", "ip addr add 9", "ip addr add 1.", "ip route add default dev eth0"),
+    ),
+    "a router that only receives": Case(
+        ethernet(*stations((10, "10.0.0.1"), (11, "8.8.8.8"), (12, "9.9.9.9")),
+                 frame(ROUTER, OTHER, "8.8.8.8", "10.0.0.11", ttl=57),
+                 frame(ROUTER, OTHER, "8.8.4.4", "10.0.0.11", ttl=57),
+                 frame(ROUTER, OTHER, "9.9.9.9", "203.0.113.2", ttl=57),
+                 interfaces=("eth0", "eth1"), device=[0, 0, 0, 1, 1, 1]),
+        ("ip addr add 10.0.0.1/24 dev eth0", "ip addr add 203.0.113.2/24 dev eth1",
+         "ip route add default dev eth1", "net.ipv4.ip_forward = 1"),
+        ("ip addr add 8", "ip addr add 9", "ip link add beyond", "ip route add 10"),
+    ),
+    "one forged packet does not take an address away": Case(
+        ethernet(*(frame(ROUTER, US, f"192.0.2.{k}", "10.0.0.1", ttl=57) for k in range(5)),
+                 frame(ROUTER, US, "10.0.0.1", "10.0.0.77", ttl=57),
+                 frame(ROUTER, US, "10.0.0.1", "10.0.0.1", ttl=57)),
+        ("ip addr add 10.0.0.1/24 dev eth0", "ip route add default dev eth0"),
+        ("ip route add default via 10.0.0.1",),
+    ),
+    "two networks that are halves of a usual one": Case(
+        ethernet(*stations((10, "192.0.2.1"), (11, "192.0.2.1"), net="192.0.2"),
+                 *(one.replace(b"\x08\x00", b"\x81\x00\0\x14\x08\x00", 1) for one in stations(
+                     (140, "192.0.2.11"), (141, "192.0.2.10"), net="192.0.2"))),
+        ("ip addr add 192.0.2.1/25 dev eth0", "ip route add 192.0.2.128/25 dev eth0.20"),
+        ("ip route add 192.0.2.0/24", "ip addr add 192.0.2.1/24"),
+    ),
+    "neighbouring networks behind a second router are one route": Case(
+        ethernet(*SERVER, *(frame(OTHER, US, f"198.51.{k}.7", "10.0.0.1") for k in range(4))),
+        ("ip route add 198.51.0.0/22 dev eth0",), ("ip route add 198.51.1.0/24",),
+    ),
+    "what only receives listens where several peers ask": Case(
+        ethernet(*(frame(ROUTER, US, f"192.0.2.{k}", "10.0.0.1", 4000 + k, 53) for k in range(3)),
+                 *(frame(ROUTER, US, "192.0.2.9", "10.0.0.1", 4000, 100 + k) for k in range(9))),
+        ("listen udp 10.0.0.1:53",), ("listen udp 10.0.0.1:10",),
+    ),
+    "the end that no router stands before captured": Case(
+        ethernet(frame(US, ROUTER, "10.0.0.1", "192.0.2.50", ttl=64),
+                 frame(ROUTER, US, "192.0.2.50", "10.0.0.1", 53, 4000, ttl=53)),
+        (f"ip link add eth0 address {US} type veth",),
+    ),
+    "among equals the private address captured": Case(
+        ethernet(frame(US, ROUTER, "10.0.0.1", "192.0.2.50"),
+                 frame(ROUTER, US, "192.0.2.50", "10.0.0.1", 53, 4000)),
+        (f"ip link add eth0 address {US} type veth",),
+    ),
+    "a MAC that talks to itself": Case(
+        ethernet(*(frame(US, US, f"10.0.0.{k}", "10.0.0.1") for k in (2, 3))),
+        ("ip link add eth0 type veth", "ip addr add 10.0.0.1/24 dev eth0"),
+        ("ip addr add 10.0.0.2", "ip addr add 10.0.0.3"),
+    ),
+    "unicast packets in broadcast frames": Case(
+        ethernet(frame(US, EVERYONE, "10.0.0.2", "10.0.0.1"),
+                 frame(US, EVERYONE, "10.0.0.3", "10.0.0.1")),
+        ("ip addr add 10.0.0.1/24 dev eth0",),
+    ),
+    "QinQ": Case(
+        ethernet(frame(ROUTER, US, "192.0.2.50", "10.0.0.1", vlan=7, tags=b"\x88\xa8\0\5"),
+                 frame(US, ROUTER, "10.0.0.1", "192.0.2.50", vlan=7, tags=b"\x88\xa8\0\5")),
+        ("ip link add link eth0 name eth0.5 type vlan proto 802.1ad id 5",
+         "ip link add link eth0.5 name eth0.5.7 type vlan id 7",
+         "ip addr add 10.0.0.1/24 dev eth0.5.7"),
+    ),
+    "one MAC on all VLANs of an interface": Case(
+        ethernet(frame(ROUTER, US, "192.0.2.50", "10.0.1.1", vlan=7),
+                 frame(OTHER, US, "192.0.2.50", "10.0.2.1", vlan=8),
+                 frame(US, OTHER, "10.0.2.1", "192.0.2.50", vlan=8)),
+        (f"ip link add eth0 address {US} type veth", "ip addr add 10.0.1.1/24 dev eth0.7",
+         "ip addr add 10.0.2.1/24 dev eth0.8"),
+    ),
+    "PPPoE": Case(
+        ethernet(*(mac(US) + mac(ROUTER) + b"\x88\x64\x11\0\0\1\0\x2c\0\x21"
+                   + udp_ip(f"192.0.2.{k}", "10.0.0.1") for k in (1, 2))),
+        ("ip addr add 10.0.0.1/24 dev eth0", "ip route add default dev eth0"),
+    ),
     "no packets": Case(ethernet(), ("ip link set lo up",), ("ip addr", "ip route", "listen")),
 }  # fmt: skip
 
@@ -230,7 +319,22 @@ def test_a_loopback_capture_needs_no_device() -> None:
     null = PacketBatch.from_packets(
         [(2).to_bytes(4, "little") + udp_ip("127.0.0.1", "127.0.0.1")], link_type=LINK_NULL
     )
-    assert lines(raw) == lines(null) == ["ip link set lo up"]
+    assert lines(raw) == lines(null)
+    assert not [line for line in lines(raw) if "link add" in line or "addr add" in line]
+
+
+@loads
+def test_what_was_captured_on_lo_is_delivered() -> None:
+    """The kernel does not check again what a host sends to itself."""
+    from ippath.netns import Netns
+
+    asked = [udp_ip("127.0.0.1", "127.0.0.1", 4000, 53), udp_ip("10.0.0.1", "10.0.0.1", 4000, 53)]
+    answers = [udp_ip("127.0.0.1", "127.0.0.1", 53, 4000), udp_ip("10.0.0.1", "10.0.0.1", 53, 4000)]
+    packets = [(2).to_bytes(4, "little") + packet for packet in asked + answers]
+    batch = PacketBatch.from_packets(packets, link_type=LINK_NULL)
+    netns = Netns(infer([batch]))
+    batch.device = netns.map_interfaces([""])[batch.device]
+    assert netns.receive(batch).verdict_names == ["delivered"] * 4
 
 
 def test_every_line_of_substance_says_why() -> None:
@@ -307,6 +411,29 @@ def test_every_shared_capture_makes_a_host() -> None:
             continue
         count += 1
     assert count > 100
+
+
+@loads
+def test_the_guess_from_the_demo() -> None:
+    """A router that only receives, with two uplinks; what it forwards is not taken for its own."""
+    from ippath.capture import open_captures
+
+    with open_captures([DEMO]) as captures:
+        found = lines(*captures)
+    assert [line for line in found if line.startswith("ip addr")] == [
+        "ip addr add 198.51.100.2/24 dev eth0",
+        "ip addr add 203.0.113.2/24 dev eth1",
+        "ip addr add 192.0.2.1/25 dev eth2",
+        "ip addr add 2001:db8:c::1/64 dev eth2",
+    ]
+    assert [line for line in found if "route add" in line] == [
+        "ip route add 192.0.2.128/25 dev eth2.20",
+        "ip route add default dev eth0",
+        "ip route add 198.19.0.0/22 dev eth1",
+        "ip route add 198.18.200.0/24 dev eth1",
+        "ip -6 route add default dev eth0",
+    ]
+    assert "listen udp 192.0.2.1:123" in found and "listen udp 192.0.2.1:161" not in found
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,6 +5,7 @@ sessions and MPLS label stacks are opened as if they ended on the receiving devi
 
 In:  frame bounds, link type, capture device.   Out: SKB_DEVICE, SKB_PKT_TYPE, SKB_IP, SKB_LEN.
 Drops: OTHERHOST, UNHANDLED_PROTO, DEV_READY.   Unsupported: LINK_TYPE, LINK_HEADER, NO_DEVICE.
+Consumed: ARP, and OUTGOING, what the host itself sent.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ def _packet_type(h, s, data, trace, link_type, start, device):
             kind = PACKET_BROADCAST if destination == BROADCAST_MAC else PACKET_MULTICAST
         elif mine >= 0 and destination != mine and h.device[device, DEV_LOOPBACK] == 0:
             kind = PACKET_OTHERHOST
+        # a capture made on the host shows what it sent, too
+        if kind != PACKET_HOST and mine >= 0:
+            if (load16be(data, start + 6) << 32) | load32be(data, start + 8) == mine:
+                kind = PACKET_OUTGOING
         note(trace, T_LINK_MAC, destination, mine, device, kind)
         return kind
     if link_type == LINK_LINUX_SLL:
@@ -86,7 +91,7 @@ def _vlan_input(h, s, data, trace, link_type, protocol, outer, inner):
         protocol, outer, inner = 0x8100, inner, -1
     skb[SKB_DEVICE] = device
     skb[SKB_PKT_TYPE] = kind
-    return CONTINUE
+    return consume(s, trace, R_OUTGOING) if kind == PACKET_OUTGOING else CONTINUE
 
 
 @cold
