@@ -29,6 +29,9 @@ _NEEDED = (
 )  # fmt: skip
 
 
+_ADDRESS = ir.IntType(8).as_pointer()
+
+
 class _NoEnvironment:
     """Stands in for the code generator where a part would register its Python environment."""
 
@@ -65,8 +68,9 @@ class PartLibrary(codegen.JITCodeLibrary):
 def _drop_zero_fill(module: Any) -> None:
     """Remove the zeros that Numba writes to every stack slot at the head of a function.
 
-    Slots are written before they are read all the same; but slots of calls to cold helpers cannot
-    be optimised away, and a packet would pay two stores for every call it does not make.
+    Slots of numbers are written before they are read all the same; but slots of calls to cold
+    helpers cannot be optimised away, and a packet would pay two stores for every call it does not
+    make.  Slots of arrays keep their zeros: Numba counts the references that they hold.
     """
     for function in module.functions:
         if function.blocks:
@@ -79,7 +83,12 @@ def _is_zero_fill(instruction: Any) -> bool:
         return False
     value, slot = instruction.operands
     zero = isinstance(value, ir.Constant) and value.constant is None
-    return zero and isinstance(slot, ir.instructions.AllocaInstr)
+    return zero and isinstance(slot, ir.instructions.AllocaInstr) and not _is_counted(value.type)
+
+
+def _is_counted(kind: Any) -> bool:
+    """Is it an array: a structure that begins with the address of its reference count?"""
+    return isinstance(kind, ir.BaseStructType) and kind.elements[:1] == (_ADDRESS,)
 
 
 def _callees_last(libraries: list[Any]) -> list[Any]:
