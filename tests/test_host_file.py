@@ -603,11 +603,10 @@ def test_examples_in_the_document_are_valid() -> None:
         parse_host(text)
     for line in single:
         # BASE has some of it already
-        before = (
-            "ip addr del 192.0.2.1/24 dev eth0" if line.startswith("ip addr add 192.0.2.1") else ""
-        )
+        before = "ip addr flush dev eth0" if " addr add " in line else ""
         before = "ip rule add pref 1000 nop" if line == "ip rule del pref 1000" else before
         before = "ip link del eth0" if line.startswith("ip link add eth0") else before
+        before = "ip link del tun0" if line.startswith("ip tuntap add dev tun0") else before
         if line not in COMMANDS:
             parse_host(f"{base}{before}\n{line}\n")
 
