@@ -273,6 +273,20 @@ def test_without_host_the_guess_is_shown_apart(
     assert run(capsys, "infer", CAPTURE)[1] == saved.read_text()
 
 
+@pytest.mark.parametrize(
+    "args", [["replay", CAPTURE, "--host"], ["explain", CAPTURE, "--frame", "9", "--host"]]
+)
+def test_doubtful_lines_are_warned_of_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: list[str]
+) -> None:
+    path = tmp_path / "doubtful.host"
+    path.write_text(Path(HOST).read_text() + "ip rule add iif eth7 lookup 100\n")
+    code, _, err = run(capsys, *args, str(path))
+    assert code == FINE
+    assert err.count("warning:") == 1 and f"warning: {path}:" in err and "eth7" in err
+    assert not run(capsys, *args, str(path), "--quiet")[2]
+
+
 def test_quiet_says_nothing_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "replay", CAPTURE, "--quiet")
     assert code == FINE and not err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ippath.config import HostErrors, load, new_host, parse, parse_host, render_host
+from ippath.config import HostErrors, HostWarning, load, new_host, parse, parse_host, render_host
 from ippath.model import Address, Host, Listener, Neighbour, Nexthop, Route, Rule
 from tests.kernel.scenarios import Run, all_scenarios
 
@@ -264,6 +265,9 @@ RULES = {
         "ip rule add pref 7 ipproto udp sport 100-200 dport 53 lookup 100",
     ),
     "protocol by number": ("ip rule add pref 7 ipproto 17 lookup 100", "ip rule add pref 7 ipproto udp lookup 100"),
+    "protocol without a name": (
+        "ip rule add pref 7 ipproto 253 lookup 100", "ip rule add pref 7 ipproto ipproto-253 lookup 100",
+    ),
     "users": ("ip rule add pref 7 uidrange 1000-1999 lookup 100", "ip rule add pref 7 uidrange 1000-1999 lookup 100"),
     "suppress": (
         "ip rule add pref 7 lookup main suppress_prefixlength 0 suppress_ifgroup 3",
@@ -817,10 +821,50 @@ def test_what_is_doubtful_is_warned_of(name: str) -> None:
     assert part in warning.expected and warning.nearest == near and warning.line == 7
 
 
+def test_loading_warns(tmp_path: Path) -> None:
+    line, part, _ = next(iter(WARNINGS.values()))
+    path = tmp_path / "doubtful.host"
+    path.write_text(BASE + line)
+    with pytest.warns(HostWarning, match=re.escape(part)) as caught:
+        load(path)
+    assert len(caught) == 1 and str(caught[0].message).startswith(f"{path}:7:")
+
+
 def test_sysctls_without_influence_are_taken() -> None:
     parsed = parse("net.ipv4.tcp_rmem = 4096 131072 6291456\nnet.netfilter.nf_conntrack_max = 5\n")
     assert not parsed.warnings
     assert parsed.host.sysctls["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
+
+
+# what `ip rule` prints (iproute2 6.1)
+PRINTED_RULES = """\
+5: from all tos 0x08 lookup 99
+6: from all fwmark 0/0xff lookup 99
+7: from 1.2.3.4 to 10.0.0.0/8 iif lo oif eth9 uidrange 5-6 sport 1-2 lookup main suppress_prefixlength 0
+8: from all goto 9
+9: not from 10.0.0.0/24 fwmark 0x10/0xff iif eth0 ipproto udp dport 53-60 lookup 100
+10: from all unreachable
+11: from all blackhole
+12: from all lookup 99 suppress_ifgroup 3
+32759: from all ipproto igmp lookup 99
+32760: from all ipproto ipproto-253 lookup 99
+32761: from all ipproto ipv6-icmp lookup 99
+32762: from all ipproto ipv6 lookup 99
+32763: from all ipproto ospf lookup 99
+32764: from all ipproto sctp lookup 99
+32765: from all ipproto udp dport 53 lookup 99
+"""
+
+
+@pytest.mark.parametrize("line", PRINTED_RULES.splitlines())
+def test_rules_in_results_look_as_ip_prints_them(line: str) -> None:
+    from ippath.netns import rule_text
+
+    pref = int(line.partition(":")[0])
+    (rule,) = [
+        r for r in parse_host("ip link add eth0 type dummy\n" + line).rules if r.pref == pref
+    ]
+    assert rule_text(rule) == line
 
 
 # --- printing and reading again -----------------------------------------------------------------------

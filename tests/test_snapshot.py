@@ -395,7 +395,7 @@ def test_a_live_host_comes_back_with_its_routes_and_rules(taken: tuple[Host, Hos
     } <= routes
     custom = [rule_text(r) for r in host.rules if r.pref not in (0, 32766, 32767)]
     assert custom == [
-        "100: not from 10.0.0.0/24 fwmark 0x10/0xff iif sn0 ipproto 17 dport 53-60 lookup 100",
+        "100: not from 10.0.0.0/24 fwmark 0x10/0xff iif sn0 ipproto udp dport 53-60 lookup 100",
         "50: from 2001:db8::/32 blackhole",
     ]
     assert host.custom_rules4 and host.custom_rules6 and not host.user_local_routes

@@ -12,6 +12,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
+from ippath.config.values import ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
 from ippath.handles import state_handle, tables_handle
@@ -675,24 +676,24 @@ def rule_text(rule: Rule) -> str:
     if rule.dst_plen:
         parts.append(f"to {prefix(rule.dst, rule.dst_plen)}")
     if rule.tos:
-        parts.append(f"tos {rule.tos:#x}")
-    if rule.dscp is not None:
-        parts.append(f"dscp {rule.dscp}")
+        parts.append(f"tos {rule.tos:#04x}")
     if rule.mark or rule.mask:
         mask = "" if rule.mask == 0xFFFFFFFF else f"/{rule.mask:#x}"
-        parts.append(f"fwmark {rule.mark:#x}{mask}")
+        parts.append(f"fwmark {rule.mark:#x}{mask}" if rule.mark else f"fwmark 0{mask}")
     if rule.iif:
         parts.append(f"iif {rule.iif}")
     if rule.oif:
         parts.append(f"oif {rule.oif}")
+    if rule.uidrange:
+        parts.append(f"uidrange {rule.uidrange[0]}-{rule.uidrange[1]}")
     if rule.protocol:
-        parts.append(f"ipproto {rule.protocol}")
+        parts.append(f"ipproto {ip_protocol_text(rule.protocol)}")
     for name, ports in (("sport", rule.sport), ("dport", rule.dport)):
         if ports:
             low, high = ports
             parts.append(f"{name} {low}" if low == high else f"{name} {low}-{high}")
-    if rule.uidrange:
-        parts.append(f"uidrange {rule.uidrange[0]}-{rule.uidrange[1]}")
+    if rule.dscp is not None:
+        parts.append(f"dscp {rule.dscp}")
     if rule.l3mdev:
         parts.append("lookup [l3mdev-table]")
     elif rule.action == "lookup":

@@ -55,7 +55,7 @@ def explain(
         if frame is not None:
             raise click.UsageError("--frame belongs to a CAPTURE, not to --hex")
         choose_build([], limit=0)
-        explanation = _explain_hex(digits, host_path, on, switches, seed)
+        explanation = _explain_hex(digits, host_path, on, switches, seed, quiet)
     else:
         assert capture is not None
         if frame is None:
@@ -75,12 +75,12 @@ def explain(
 
 
 def _explain_hex(
-    digits: str, host_path: str, on: str | None, switches: dict[str, str], seed: int
+    digits: str, host_path: str, on: str | None, switches: dict[str, str], seed: int, quiet: bool
 ) -> Explanation:
     from ippath.netns import Netns
 
     batch = packet_of_hex(digits)
-    netns = Netns(options.load_host(host_path), switches=switches, seed=seed)
+    netns = Netns(options.load_host(host_path, quiet), switches=switches, seed=seed)
     _map_devices(netns, batch, [""], on)
     return netns.explain(batch, 0)
 
@@ -168,7 +168,7 @@ def _explain_frame(
 
 def _host(capture: str, host_path: str | None, quiet: bool) -> Host:
     if host_path is not None:
-        return options.load_host(host_path)
+        return options.load_host(host_path, quiet)
     from ippath.capture import open_captures
 
     if capture == "-":

@@ -75,11 +75,17 @@ captures_argument: Decorator = click.argument(
 )
 
 
-def load_host(path: str) -> Host:
-    """The host of a host file or snapshot; raises HostErrors."""
-    from ippath.config import load
+def load_host(path: str, quiet: bool = False) -> Host:
+    """The host of a host file or snapshot; raises HostErrors.
 
-    return load(path)
+    Says on standard error which lines are valid but doubtful, unless `quiet`.
+    """
+    from ippath.config import load_with_warnings
+
+    parsed = load_with_warnings(path)
+    for doubt in [] if quiet else parsed.warnings:
+        click.echo(f"warning: {doubt}", err=True)
+    return parsed.host
 
 
 def guess_text(captures: list[str], batches: Any) -> str:

@@ -110,7 +110,7 @@ def replay(
                 host, text = options.guess_host(list(captures), known)
                 host_facts["lines"] = text.splitlines()
             else:
-                host = options.load_host(host_path)
+                host = options.load_host(host_path, quiet)
             from ippath.netns import Netns
 
             netns = Netns(host, switches=switches, seed=seed)

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ippath.config.host_file import Parsed, parse, parse_host
-    from ippath.config.loading import load, load_with_warnings
+    from ippath.config.loading import HostWarning, load, load_with_warnings
     from ippath.config.render import render_host
     from ippath.config.words import HostErrors, Problem
     from ippath.fib.control import new_host
 
 __all__ = [
-    "HostErrors", "Parsed", "Problem", "load", "load_with_warnings", "new_host", "parse", "parse_host", "render_host",
+    "HostErrors", "HostWarning", "Parsed", "Problem", "load", "load_with_warnings", "new_host", "parse",
+    "parse_host", "render_host",
 ]  # fmt: skip
 
 _WHERE = {
     "HostErrors": "ippath.config.words",
+    "HostWarning": "ippath.config.loading",
     "Problem": "ippath.config.words",
     "Parsed": "ippath.config.host_file",
     "parse": "ippath.config.host_file",

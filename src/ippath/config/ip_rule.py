@@ -6,7 +6,7 @@ import re
 
 from ippath.config.draft import Draft, refused
 from ippath.config.values import (
-    BITS, IP_PROTOCOLS, device_name, number_in, number_of, prefix_in, take_dscp, take_named,
+    BITS, device_name, number_in, number_of, prefix_in, take_dscp, take_ip_protocol, take_named,
     take_number, take_ports, take_tos,
 )  # fmt: skip
 from ippath.config.words import Reader, Word, Wrong, find_keyword, nearest
@@ -181,9 +181,7 @@ def _read(
             rule.uidrange = _uids(reader)
             given.add("uidrange")
         elif keyword == "ipproto":
-            rule.protocol = take_named(
-                reader, "an IP protocol by name or number", IP_PROTOCOLS, 255
-            )
+            rule.protocol = take_ip_protocol(reader)
             given.add("protocol")
         elif keyword in ("sport", "dport"):
             setattr(rule, keyword, take_ports(reader, "a port"))

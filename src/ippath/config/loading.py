@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,24 @@ if TYPE_CHECKING:
     from ippath.config.host_file import Parsed
 
 
+class HostWarning(UserWarning):
+    """A line of a host file that is valid but doubtful."""
+
+
 def load(path: str | Path) -> Host:
     """The host of a host file, or of a snapshot (a folder or a `.json` file).
 
-    Raises HostErrors that lists all that is wrong, OSError if the file cannot be read.
+    Raises HostErrors that lists all that is wrong, OSError if the file cannot be read.  Warns
+    (HostWarning) of lines that are valid but doubtful.
     """
-    return load_with_warnings(path).host
+    parsed = load_with_warnings(path)
+    for doubt in parsed.warnings:
+        warnings.warn(str(doubt), HostWarning, stacklevel=2)
+    return parsed.host
 
 
 def load_with_warnings(path: str | Path) -> Parsed:
-    """As `load`, together with warnings about lines that are valid but doubtful."""
+    """As `load`, with the doubtful lines in a list instead of as warnings."""
     from ippath.config.host_file import Parsed, parse
 
     path = Path(path)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ippath.config.values import (
-    IP_PROTOCOLS, address_text, mac_text, prefix_text, scope_text, table_text,
+    address_text, ip_protocol_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
 from ippath.fib.control import (
     ALL_SYSTEMS4,
@@ -476,8 +476,7 @@ def _rule_text(rule: Rule) -> str:
         full = rule.mask == 0xFFFFFFFF and rule.mark
         words.append(f"fwmark {rule.mark:#x}" + ("" if full else f"/{rule.mask:#x}"))
     if rule.protocol:
-        names = (name for name, number in IP_PROTOCOLS.items() if number == rule.protocol)
-        words.append(f"ipproto {next(names, rule.protocol)}")
+        words.append(f"ipproto {ip_protocol_text(rule.protocol)}")
     for side in ("sport", "dport"):
         ports = getattr(rule, side)
         if ports is not None:

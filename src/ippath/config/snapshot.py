@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ippath.config.ss import parse_ss
+from ippath.config.values import DSCP_NAMES, ip_protocol_number
 from ippath.model import (
     ROUTE_TYPES,
     SCOPE_HOST,
@@ -49,8 +50,6 @@ DEFAULT_RULES = {
     4: [(0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT)],
     6: [(0, TABLE_LOCAL), (32766, TABLE_MAIN)],
 }
-PROTOCOL_NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51, "ipv6-icmp": 58,
-                    "sctp": 132, "udplite": 136}  # fmt: skip
 ROUTE_PROTOCOLS = {
     0: "unspec",
     1: "redirect",
@@ -60,7 +59,6 @@ ROUTE_PROTOCOLS = {
     9: "ra",
     16: "dhcp",
 }
-DSCP_NAMES = {f"CS{k}": 8 * k for k in range(8)} | {"EF": 46}
 METRIC6 = 1024  # IP6_RT_PRIO_USER
 RAW_LINKS = {"none", "ipip", "sit", "gre", "tunnel", "tunnel6", "gre6", "rawip"}
 
@@ -319,8 +317,10 @@ class _Reader:
             rule.mark = int(str(entry["fwmark"]), 0)
             rule.mask = int(str(entry.get("fwmask", "0xffffffff")), 0)
         if "ipproto" in entry:
-            name = str(entry["ipproto"])
-            rule.protocol = PROTOCOL_NUMBERS[name] if name in PROTOCOL_NUMBERS else int(name)
+            number = ip_protocol_number(str(entry["ipproto"]))
+            if number is None:
+                raise ValueError(f"no IP protocol is called {entry['ipproto']!r}")
+            rule.protocol = number
         rule.sport = _range(entry, "sport")
         rule.dport = _range(entry, "dport")
         rule.uidrange = _range(entry, "uid")

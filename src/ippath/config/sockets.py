@@ -6,10 +6,9 @@ import re
 
 from ippath.config.draft import Draft
 from ippath.config.values import (
-    IP_PROTOCOLS,
+    take_ip_protocol,
     address_in,
     device_name,
-    take_named,
     take_number,
 )
 from ippath.config.words import Reader, Word, Wrong, nearest
@@ -44,7 +43,7 @@ def read_listen(draft: Draft, reader: Reader, line: str) -> None:
     if kind != "proto":
         _listener(draft, reader, KINDS[kind], line)
         return
-    number = take_named(reader, "an IP protocol by name or number", IP_PROTOCOLS, 255)
+    number = take_ip_protocol(reader)
     families: tuple[int, ...] = (4, 6)
     if reader:
         families = (4,) if reader.choice(("inet", "inet6"), "inet or inet6") == "inet" else (6,)

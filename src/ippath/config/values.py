@@ -25,11 +25,19 @@ DSCP_NAMES = {
     **{f"AF{c}{d}": 8 * c + 2 * d for c in range(1, 5) for d in range(1, 4)}, "EF": 46, "LE": 1,
     "VOICE-ADMIT": 44,
 }  # fmt: skip
+# names as `ip` prints them (/etc/protocols), then others that mean the same
 IP_PROTOCOLS = {
-    "icmp": 1, "igmp": 2, "ipencap": 4, "ipip": 4, "tcp": 6, "egp": 8, "udp": 17, "dccp": 33,
-    "ipv6": 41, "gre": 47, "esp": 50, "ah": 51, "icmpv6": 58, "ipv6-icmp": 58, "ospf": 89,
-    "pim": 103, "vrrp": 112, "l2tp": 115, "sctp": 132, "udplite": 136, "mpls-in-ip": 137,
+    "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "st": 5, "tcp": 6, "egp": 8, "igp": 9,
+    "pup": 12, "udp": 17, "hmp": 20, "xns-idp": 22, "rdp": 27, "iso-tp4": 29, "dccp": 33, "xtp": 36,
+    "ddp": 37, "idpr-cmtp": 38, "ipv6": 41, "ipv6-route": 43, "ipv6-frag": 44, "idrp": 45, "rsvp": 46,
+    "gre": 47, "esp": 50, "ah": 51, "skip": 57, "ipv6-icmp": 58, "ipv6-nonxt": 59, "ipv6-opts": 60,
+    "rspf": 73, "vmtp": 81, "eigrp": 88, "ospf": 89, "ax.25": 93, "ipip": 94, "etherip": 97,
+    "encap": 98, "pim": 103, "ipcomp": 108, "vrrp": 112, "l2tp": 115, "isis": 124, "sctp": 132,
+    "fc": 133, "mobility-header": 135, "udplite": 136, "mpls-in-ip": 137, "manet": 138, "hip": 139,
+    "shim6": 140, "wesp": 141, "rohc": 142, "ethernet": 143,
+    "icmpv6": 58, "ospfigp": 89,
 }  # fmt: skip
+_UNNAMED_PROTOCOL = "ipproto-"  # as `ip rule` prints numbers that have no name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _MAC = re.compile(r"[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}")
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
@@ -72,6 +80,29 @@ def take_named(reader: Reader, what: str, names: Mapping[str, int], most: int = 
     if value is None or value > most:
         raise Wrong(word, f"expected {what}, not {word.text!r}", nearest(word.text, names))
     return value
+
+
+def ip_protocol_text(number: int) -> str:
+    """An IP protocol as `ip rule` prints it: a name, or `ipproto-253`."""
+    return next((n for n, v in IP_PROTOCOLS.items() if v == number), f"{_UNNAMED_PROTOCOL}{number}")
+
+
+def ip_protocol_number(text: str) -> int | None:
+    """The IP protocol by name, by number, or as `ip rule` prints it; None if it is none of them."""
+    if text in IP_PROTOCOLS:
+        return IP_PROTOCOLS[text]
+    number = number_of(text.removeprefix(_UNNAMED_PROTOCOL))
+    return number if number is not None and number <= 255 else None
+
+
+def take_ip_protocol(reader: Reader) -> int:
+    """A word that is an IP protocol."""
+    word = reader.take("an IP protocol by name or number")
+    number = ip_protocol_number(word.text)
+    if number is None:
+        near = nearest(word.text, IP_PROTOCOLS)
+        raise Wrong(word, f"expected an IP protocol by name or number, not {word.text!r}", near)
+    return number
 
 
 def take_mac(reader: Reader) -> int:
