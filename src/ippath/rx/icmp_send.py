@@ -6,6 +6,7 @@ In:  the packet in hand.   Out: a message on its way, or nothing if a condition 
 
 from __future__ import annotations
 
+from ippath.fib.flow import fill_flow4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import cold, kernel
 from ippath.mib import (
@@ -17,14 +18,12 @@ from ippath.rx.header4 import copy_packet
 from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
 from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
-    CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DST_GATEWAY_FAMILY, DST_GATEWAY_LO,
-    DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF,
-    FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
-    FLOW_SRC_LO, FLOW_TOS, MISC_NOW_NS, NONE, PACKET_HOST, PEER_REDIRECT_NS, PEER_REDIRECTS, RES_NH,
-    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
-    SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE,
-    SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK, SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO,
-    SKB_TOS,
+    CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
+    DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
+    FLOW_SPARE, FLOW_SRC_LO, MISC_NOW_NS, NONE, PACKET_HOST, PEER_REDIRECTS, PEER_REDIRECT_NS,
+    RES_NH, RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
+    SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK,
+    SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_ICMP_SEND, T_REDIRECT, note
 from ippath.tx.ip_options4 import ip_options_build, ip_options_echo
@@ -143,6 +142,15 @@ def _write_and_send(
 
 
 @kernel
+def _answer_options(h, s):
+    """(size of the options of an answer or INVALID, where it goes first: a source route's hop)."""
+    if not s.skb[SKB_OPTIONS]:
+        return 0, s.skb[SKB_SRC_LO]
+    size = ip_options_echo(h, s)
+    return size, s.opt[ECHO_FIRST_HOP] if s.opt[ECHO_SRR] else s.skb[SKB_SRC_LO]
+
+
+@kernel
 def _error_allowed(s, data, kind):
     """The conditions under which no error may be sent (RFC 1122 section 3.2.2)."""
     skb = s.skb
@@ -183,14 +191,10 @@ def icmp_send(h, s, data, trace, kind, code, info):
     tos = skb[SKB_TOS]
     if _is_error_type(kind):
         tos = (tos & TOS_ECN_AND_PRECEDENCE) | INTERNETWORK_CONTROL
-    options, target = 0, sender
-    if skb[SKB_OPTIONS]:
-        options = ip_options_echo(h, s)
-        if options < 0:
-            note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
-            return
-        if s.opt[ECHO_SRR]:
-            target = s.opt[ECHO_FIRST_HOP]
+    options, target = _answer_options(h, s)
+    if options < 0:
+        note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
+        return
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
     if is_zeronet(target) or route_output4(
         h, s, source, target, tos & 0xFC, mark, IPPROTO_ICMP, trace
@@ -228,19 +232,8 @@ def specific_destination(h, s, trace):
     scope = SCOPE_UNIVERSE
     if not is_zeronet(skb[SKB_SRC_LO]):
         flow, result = s.flow[FLOW_SPARE], s.result[FLOW_SPARE]
-        flow[FLOW_SRC_HI] = 0
-        flow[FLOW_SRC_LO] = 0
-        flow[FLOW_DST_HI] = 0
-        flow[FLOW_DST_LO] = skb[SKB_SRC_LO]
-        flow[FLOW_TOS] = skb[SKB_TOS] & 0xFC
-        flow[FLOW_MARK] = 0
-        flow[FLOW_IIF] = LOOPBACK_DEVICE
-        flow[FLOW_OIF] = NONE
-        flow[FLOW_SCOPE] = scope
-        flow[FLOW_IGNORE_LINKSTATE] = 0
-        flow[FLOW_PROTOCOL] = 0
-        flow[FLOW_SPORT] = 0
-        flow[FLOW_DPORT] = 0
+        mark = skb[SKB_MARK] if h.device[skb[SKB_DEVICE], DEV_SRC_VALID_MARK] else 0
+        fill_flow4(flow, 0, skb[SKB_SRC_LO], skb[SKB_TOS] & 0xFC, mark, LOOPBACK_DEVICE, NONE)
         if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
             return preferred_source(h, result[RES_ROUTE], result[RES_NH])
     else:
@@ -253,14 +246,10 @@ def icmp_reply(h, s, trace, kind, code, info, size):
     """Answer an echo or timestamp request; the caller put `size` bytes of body at scratch[BODY]."""
     skb = s.skb
     sender = skb[SKB_SRC_LO]
-    options, target = 0, sender
-    if skb[SKB_OPTIONS]:
-        options = ip_options_echo(h, s)
-        if options < 0:
-            note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
-            return
-        if s.opt[ECHO_SRR]:
-            target = s.opt[ECHO_FIRST_HOP]
+    options, target = _answer_options(h, s)
+    if options < 0:
+        note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
+        return
     limited = _is_limited(h, kind, code)
     if limited and not global_allows(h, s):
         s.counters[M_IcmpOutRateLimitGlobal] += 1

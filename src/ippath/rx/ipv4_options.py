@@ -7,6 +7,7 @@ Drops: IP_INHDR with ICMP parameter problem; NOT_SPECIFIED for source routes tha
 
 from __future__ import annotations
 
+from ippath.fib.flow import fill_flow4
 from ippath.fib.local import is_elsewhere
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import cold, kernel
@@ -17,13 +18,11 @@ from ippath.rx.icmp_send import ICMP_PARAMETER_PROBLEM, icmp_send, specific_dest
 from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.route_input4 import ip_route_input_slow
 from ippath.tables import (
-    DEV_ACCEPT_SOURCE_ROUTE, DST_DEVICE,
-    DST_GATEWAY_FAMILY, DST_GATEWAY_LO, DST_TYPE, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO,
-    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_MARK, FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPARE,
-    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, OPT_CHANGED, OPT_CIPSO, OPT_HIT, OPT_NEXTHOP,
-    OPT_RR, OPT_RR_ADDRESS, OPT_SRR, OPT_STRICT, OPT_TS, OPT_TS_ADDRESS, OPT_TS_TIME, PACKET_HOST,
-    RES_NH, RES_ROUTE, RTN_LOCAL, RTN_UNICAST, SCRATCH_HEADER, SKB_DEVICE, SKB_DST_LO, SKB_IHL,
-    SKB_MARK, SKB_OPT_ALERT, SKB_PKT_TYPE, SKB_SRC_LO, SKB_TOS,
+    DEV_ACCEPT_SOURCE_ROUTE, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_LO, DST_TYPE, FLOW_SPARE,
+    OPT_CHANGED, OPT_CIPSO, OPT_HIT, OPT_NEXTHOP, OPT_RR, OPT_RR_ADDRESS, OPT_SRR, OPT_STRICT,
+    OPT_TS, OPT_TS_ADDRESS, OPT_TS_TIME, PACKET_HOST, RES_NH, RES_ROUTE, RTN_LOCAL, RTN_UNICAST,
+    SCRATCH_HEADER, SKB_DEVICE, SKB_DST_LO, SKB_IHL, SKB_MARK, SKB_OPT_ALERT, SKB_PKT_TYPE,
+    SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_OPTIONS, T_SRR, T_SRR_NEXT, note
 from ippath.tx.ip_options4 import (
@@ -239,19 +238,10 @@ def ip_rcv_options(h, s, data, trace):
 def _route_source(h, s, trace):
     """The address by which this host would send to the packet's target (kernel: ip_rt_get_source)."""
     skb, flow, result = s.skb, s.flow[FLOW_SPARE], s.result[FLOW_SPARE]
-    flow[FLOW_SRC_HI] = 0
-    flow[FLOW_SRC_LO] = skb[SKB_SRC_LO]
-    flow[FLOW_DST_HI] = 0
-    flow[FLOW_DST_LO] = skb[SKB_DST_LO]
-    flow[FLOW_TOS] = skb[SKB_TOS] & 0xFC
-    flow[FLOW_MARK] = skb[SKB_MARK]
-    flow[FLOW_IIF] = skb[SKB_DEVICE]
-    flow[FLOW_OIF] = skb[DST_DEVICE]
-    flow[FLOW_SCOPE] = 0
-    flow[FLOW_IGNORE_LINKSTATE] = 0
-    flow[FLOW_PROTOCOL] = 0
-    flow[FLOW_SPORT] = 0
-    flow[FLOW_DPORT] = 0
+    fill_flow4(
+        flow, skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_TOS] & 0xFC, skb[SKB_MARK],
+        skb[SKB_DEVICE], skb[DST_DEVICE],
+    )  # fmt: skip
     if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
         return preferred_source(h, result[RES_ROUTE], result[RES_NH])
     nexthop = skb[DST_GATEWAY_LO] if skb[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]

@@ -9,6 +9,7 @@ Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SO
 
 from __future__ import annotations
 
+from ippath.fib.flow import fill_flow4
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
@@ -22,18 +23,17 @@ from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
-    CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING,
-    DEV_FORWARDING4, DEV_HAS4, DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS,
-    DEV_SHARED_MEDIA, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
-    DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT,
-    DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE, EHOSTUNREACH, FLOW_DPORT, FLOW_DST_HI,
-    FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF,
-    FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, HINT_HI, HINT_LO,
-    HINT_ON, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED,
-    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH, RES_ROUTE, RES_RULE,
-    RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
-    RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL,
-    SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_REASON, SKB_SRC_LO, SKB_TOS,
+    CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
+    DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
+    DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL,
+    DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE,
+    EHOSTUNREACH, FLOW_DPORT, FLOW_DST_LO, FLOW_INPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO,
+    HINT_HI, HINT_LO, HINT_ON, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED,
+    MISC_HINT_REFUSED, MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO,
+    NONE, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST,
+    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO,
+    SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_REASON,
+    SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import (
     T_BROADCAST, T_HINT, T_HINT_STRICT, T_LOCALNET, T_MARTIAN_DEST, T_MARTIAN_SOURCE, T_MCAST,
@@ -223,7 +223,6 @@ def _hash_flow(h, s, data, flow):
     """Prepare the flow for the multipath hash (kernel: fib_multipath_hash)."""
     skb = s.skb
     policy = h.conf[CONF_HASH_POLICY4]
-    flow[FLOW_LABEL] = 0
     if policy == 0:
         # an ICMP error goes the way of the packet it quotes
         at, ip = skb[SKB_IHL], skb[SKB_IP]
@@ -353,22 +352,9 @@ def ip_route_input_slow(h, s, data, trace):
         if h.device[device, DEV_ROUTE_LOCALNET] == 0:
             return _martian_source(s, trace, R_IP_LOCALNET)
     flow = s.flow[FLOW_INPUT]
-    flow[FLOW_SRC_HI] = 0
-    flow[FLOW_SRC_LO] = source
-    flow[FLOW_DST_HI] = 0
-    flow[FLOW_DST_LO] = destination
-    flow[FLOW_TOS] = skb[SKB_TOS] & DSCP_MASK
-    flow[FLOW_MARK] = skb[SKB_MARK]
-    flow[FLOW_IIF] = device
-    flow[FLOW_OIF] = NONE
-    flow[FLOW_SCOPE] = 0
-    flow[FLOW_IGNORE_LINKSTATE] = 0
+    fill_flow4(flow, source, destination, skb[SKB_TOS] & DSCP_MASK, skb[SKB_MARK], device, NONE)
     if h.conf[CONF_DISSECT4]:
         dissect_ports(s, data, flow)
-    else:
-        flow[FLOW_PROTOCOL] = 0
-        flow[FLOW_SPORT] = 0
-        flow[FLOW_DPORT] = 0
     error = fib_lookup4(h, s, FLOW_INPUT, trace)
     if error:
         if h.device[device, DEV_FORWARDING4] == 0:

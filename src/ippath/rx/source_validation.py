@@ -8,16 +8,16 @@ Drops: IP_RPFILTER, IP_LOCAL_SOURCE, IP_INVALID_SOURCE.
 
 from __future__ import annotations
 
+from ippath.fib.flow import fill_flow4
 from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import hot, kernel
 from ippath.reasons import R_IP_INVALID_SOURCE, R_IP_LOCAL_SOURCE, R_IP_RPFILTER
 from ippath.tables import (
     CONF_RULES4, CONF_USER_LOCAL4, DEV_ACCEPT_LOCAL, DEV_HAS4, DEV_LOOPBACK, DEV_RP_FILTER,
-    DEV_SEND_REDIRECTS, DEV_SRC_VALID_MARK, FLOW_DPORT, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE,
-    FLOW_IIF, FLOW_INPUT, FLOW_MARK, FLOW_OIF, FLOW_PROTOCOL, FLOW_REVERSE, FLOW_SCOPE, FLOW_SPORT,
-    FLOW_SRC_HI, FLOW_DST_HI, FLOW_SRC_LO, FLOW_TOS, NH_DEVICE, NH_SCOPE, NONE, RES_NH, RES_ROUTE,
-    RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST, RTN_LOCAL, RTN_UNICAST, SKB_MARK,
+    DEV_SEND_REDIRECTS, DEV_SRC_VALID_MARK, FLOW_DPORT, FLOW_IGNORE_LINKSTATE, FLOW_INPUT, FLOW_OIF,
+    FLOW_PROTOCOL, FLOW_REVERSE, FLOW_SPORT, NH_DEVICE, NH_SCOPE, NONE, RES_NH, RES_ROUTE, RES_TYPE,
+    ROUTE_NH_COUNT, ROUTE_NH_FIRST, RTN_LOCAL, RTN_UNICAST, SKB_MARK,
 )  # fmt: skip
 from ippath.trace import (
     T_RPF_LOCAL, T_RPF_LOOKUP, T_RPF_LOOSE, T_RPF_MATCH, T_RPF_NOROUTE, T_RPF_OFF, T_RPF_STRICT,
@@ -50,20 +50,12 @@ def _full_check(h, s, trace, source, destination, tos, oif, device, rp_filter):
     """The look-up in the other direction (kernel: __fib_validate_source)."""
     fib, flow, result = h.fib4, s.flow[FLOW_REVERSE], s.result[FLOW_REVERSE]
     forward = s.flow[FLOW_INPUT]
-    flow[FLOW_SRC_HI] = 0
-    flow[FLOW_DST_HI] = 0
-    flow[FLOW_DST_LO] = source
-    flow[FLOW_SRC_LO] = destination
-    flow[FLOW_TOS] = tos
-    flow[FLOW_MARK] = s.skb[SKB_MARK] if h.device[device, DEV_SRC_VALID_MARK] else 0
-    flow[FLOW_IIF] = oif if oif != NONE else LOOPBACK_DEVICE
-    flow[FLOW_OIF] = NONE
-    flow[FLOW_SCOPE] = 0
-    flow[FLOW_IGNORE_LINKSTATE] = 0
+    mark = s.skb[SKB_MARK] if h.device[device, DEV_SRC_VALID_MARK] else 0
+    fill_flow4(flow, destination, source, tos, mark, oif if oif != NONE else LOOPBACK_DEVICE, NONE)
     flow[FLOW_PROTOCOL] = forward[FLOW_PROTOCOL]
     flow[FLOW_SPORT] = forward[FLOW_DPORT]
     flow[FLOW_DPORT] = forward[FLOW_SPORT]
-    note(trace, T_RPF_LOOKUP, device, source, rp_filter, flow[FLOW_MARK])
+    note(trace, T_RPF_LOOKUP, device, source, rp_filter, mark)
     if fib_lookup4(h, s, FLOW_REVERSE, trace):
         note(trace, T_RPF_NOROUTE, device, source, rp_filter)
         return -R_IP_RPFILTER if rp_filter else VALID

@@ -6,15 +6,15 @@ Out: the OUTPUT rows of `state.flow` and `state.result`; returns 0 or an errno.
 
 from __future__ import annotations
 
+from ippath.fib.flow import fill_flow4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
 from ippath.jit import kernel
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
-    DEV_ROUTE_LOCALNET, EINVAL, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE,
-    FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT,
-    FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NH_DEVICE, NH_GATEWAY_FAMILY, NH_LO, NONE, RES_NH, RES_ROUTE,
-    RES_TYPE, ROUTE_NH_COUNT, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_SCOPE, RTN_LOCAL,
+    DEV_ROUTE_LOCALNET, EINVAL, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SRC_LO, NH_DEVICE,
+    NH_GATEWAY_FAMILY, NH_LO, NONE, RES_NH, RES_ROUTE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_PREFSRC_LO,
+    ROUTE_PREFSRC_SET, ROUTE_SCOPE, RTN_LOCAL,
 )  # fmt: skip
 from ippath.wire.ipv4 import is_limited_broadcast, is_loopback, is_multicast, is_zeronet
 
@@ -77,20 +77,8 @@ def route_output4(h, s, source, destination, tos, mark, protocol, trace):
     result[RES_NH] = NONE
     if source and (is_multicast(source) or is_limited_broadcast(source)):
         return EINVAL
-    flow[FLOW_SRC_HI] = 0
-    flow[FLOW_SRC_LO] = source
-    flow[FLOW_DST_HI] = 0
-    flow[FLOW_DST_LO] = destination
-    flow[FLOW_TOS] = tos
-    flow[FLOW_MARK] = mark
-    flow[FLOW_IIF] = LOOPBACK_DEVICE
-    flow[FLOW_OIF] = NONE
+    fill_flow4(flow, source, destination, tos, mark, LOOPBACK_DEVICE, NONE)
     flow[FLOW_PROTOCOL] = protocol
-    flow[FLOW_SPORT] = 0
-    flow[FLOW_DPORT] = 0
-    flow[FLOW_SCOPE] = 0
-    flow[FLOW_LABEL] = 0
-    flow[FLOW_IGNORE_LINKSTATE] = 0
     error = fib_lookup4(h, s, FLOW_OUTPUT, trace)
     if error:
         return error
