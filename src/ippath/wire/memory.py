@@ -88,6 +88,22 @@ if COMPILED:
 
         return types.void(target, types.int64, source, types.int64, types.int64), codegen
 
+    @intrinsic
+    def prefetch(typing, buf, index):
+        """Ask the processor to bring the cache line at `buf[index]`; no access, any index will do."""
+
+        def codegen(context, builder, signature, args):
+            pointer = _address(context, builder, signature.args[0], args[0], args[1])
+            byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+            fetch = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32]),
+                "llvm.prefetch.p0",
+            )  # fmt: skip
+            builder.call(fetch, [pointer, *(ir.Constant(i32, k) for k in (0, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.void(buf, types.int64), codegen
+
     _load8, _load16be, _load32be, _load64be = (_loader(b, True) for b in (8, 16, 32, 64))
     _load16le, _load32le, _load64le = (_loader(b, False) for b in (16, 32, 64))
     _store8, _store16be, _store32be, _store64be = (_storer(b, True) for b in (8, 16, 32, 64))
@@ -113,6 +129,9 @@ else:
                 buf[index + k] = raw[k]
 
         return store
+
+    def prefetch(buf, index):
+        """Nothing: there is no cache to fill."""
 
     def _memmove(target, target_index, source, source_index, count):
         target[target_index : target_index + count] = source[
