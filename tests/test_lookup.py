@@ -18,7 +18,11 @@ from tests.packets import ip
 QUIET = settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
 )
 # what route input decides before, or instead of, a look-up of the destination
 NOT_LOOKED_UP = ("127.", "0.", "255.", "224.", "239.", "240.", "::1", "::", "ff", "fe80")

@@ -46,6 +46,8 @@ GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
 # --- forwarding information base (one set of arrays per family) --------------------------------------
 # a table is a run of disjoint address intervals, each naming the node of its longest prefix
 TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP, TABLE_DEFAULTS, TABLE_COLUMNS = range(6)
+# a directory of starts that lie close together (ippath.fib.directory): this header, then the entries
+SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = range(7)
 # a node is one prefix of one table; NODE_PARENT is the next shorter prefix that covers it
 (
     NODE_PARENT, NODE_FIRST, NODE_COUNT, NODE_PLEN, NODE_SUB_FIRST, NODE_SUB_COUNT,
@@ -135,7 +137,7 @@ class Fib(NamedTuple):
     start_hi: np.ndarray  # interval starts, sign bit flipped so that signed order is address order
     start_lo: np.ndarray
     leaf: np.ndarray  # node of each interval, or NONE
-    top: np.ndarray  # for large tables: where the search for each 16-bit beginning starts
+    top: np.ndarray  # for large tables: where a search starts (see ippath.fib.directory)
     node: np.ndarray  # [nodes, NODE_COLUMNS]
     route: np.ndarray  # [routes, ROUTE_COLUMNS]
     nexthop: np.ndarray  # [next hops, NH_COLUMNS]

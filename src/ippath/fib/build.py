@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ippath import tables as T
+from ippath.fib.directory import directory
 from ippath.fib.multipath import mix32
 from ippath.jit import plain
 from ippath.model import (
@@ -205,22 +206,10 @@ class _Builder:
         row[T.TABLE_COUNT] = len(self.starts) - first
         row[T.TABLE_TOP] = T.NONE
         if row[T.TABLE_COUNT] > DIRECTORY_LEAST:
-            row[T.TABLE_TOP] = sum(len(t) for t in self.top)
-            self.top.append(self._directory(first))
+            row[T.TABLE_TOP] = place = sum(len(t) for t in self.top)
+            self.top.append(directory(self.starts[first:], self.bits, first, place))
         self.table_rows.append(row)
         return len(self.table_rows) - 1
-
-    def _directory(self, first: int) -> np.ndarray:
-        """For each beginning of 16 bits, the interval that holds its first address; one row more."""
-        beginnings = np.array([s >> (self.bits - 16) for s in self.starts[first:]])
-        exact = np.array([s & ((1 << (self.bits - 16)) - 1) == 0 for s in self.starts[first:]])
-        slots = np.arange((1 << 16) + 1)
-        before = np.searchsorted(beginnings, slots, side="left") - 1
-        at = np.searchsorted(beginnings, slots, side="left")
-        inside = at < len(beginnings)
-        starts_here = np.zeros(len(slots), bool)
-        starts_here[inside] = (beginnings[at[inside]] == slots[inside]) & exact[at[inside]]
-        return first + np.where(starts_here, at, before)
 
     # --- rules --------------------------------------------------------------------------------------
 

@@ -1,16 +1,51 @@
 """Longest prefix search: from an address to the node of its longest prefix in one table.
 
-A table is a sorted run of disjoint intervals, each naming a node; large tables have a directory by
-the first 16 bits in front, so that the search starts in a short run.  Sign bits are flipped in the
-stored starts, so that signed comparison orders addresses.
+A table is a sorted run of disjoint intervals, each naming a node; large tables have directories in
+front (`ippath.fib.directory`), so that the search starts in a short run.  Sign bits are flipped in
+the stored starts of IPv6, so that signed comparison orders addresses.
 """
 
 from __future__ import annotations
 
-from ippath.jit import hot
-from ippath.tables import NONE, TABLE_COUNT, TABLE_FIRST, TABLE_TOP
+from ippath.jit import hot, kernel
+from ippath.tables import (
+    NONE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH, SUB_LAST, SUB_SHIFT, TABLE_COUNT,
+    TABLE_FIRST, TABLE_TOP,
+)  # fmt: skip
 
 FLIP = -(1 << 63)
+
+
+@kernel
+def _descend4(top, place, address):
+    """(first, last) interval that may hold the address, by the directory at `place`."""
+    while True:
+        base = top[place + SUB_BASE]
+        if address < base:
+            return top[place + SUB_HELD], top[place + SUB_HELD]
+        step = (min(address, top[place + SUB_LAST]) - base) >> top[place + SUB_SHIFT]
+        first, last = top[place + SUB_FIRST + step], top[place + SUB_FIRST + step + 1]
+        if first >= 0:
+            return first, last if last >= 0 else top[-last + SUB_HELD]
+        place = -first
+
+
+@kernel
+def _descend6(top, place, hi, lo):
+    """The same for an IPv6 address whose halves have their sign bits flipped."""
+    while True:
+        base, end, high = top[place + SUB_BASE], top[place + SUB_LAST], top[place + SUB_HIGH]
+        if top[place + SUB_BY_HIGH]:
+            key, below = hi, hi < base
+        else:
+            key, below = (lo if hi == high else end), hi < high or (hi == high and lo < base)
+        if below:
+            return top[place + SUB_HELD], top[place + SUB_HELD]
+        step = (min(key, end) - base) >> top[place + SUB_SHIFT]
+        first, last = top[place + SUB_FIRST + step], top[place + SUB_FIRST + step + 1]
+        if first >= 0:
+            return first, last if last >= 0 else top[-last + SUB_HELD]
+        place = -first
 
 
 @hot
@@ -23,10 +58,14 @@ def search4(fib, table, address):
     top = fib.table[table, TABLE_TOP]
     if top >= 0:
         slot = top + (address >> 16)
-        low = fib.top[slot]
-        size = fib.top[slot + 1] - low + 1
+        low, last = fib.top[slot], fib.top[slot + 1]
+        if low < 0:
+            low, last = _descend4(fib.top, -low, address)
+        elif last < 0:
+            last = fib.top[-last + SUB_HELD]
+        size = last - low + 1
     start = fib.start_lo
-    while size > 1:  # branch-free halving: the largest start that is not above the address
+    while size > 1:  # halving: the largest start that is not above the address
         half = size >> 1
         if start[low + half] <= address:
             low += half
@@ -41,12 +80,16 @@ def search6(fib, table, hi, lo):
     size = fib.table[table, TABLE_COUNT]
     if size == 0:
         return NONE
+    key_hi, key_lo = hi ^ FLIP, lo ^ FLIP
     top = fib.table[table, TABLE_TOP]
     if top >= 0:
         slot = top + ((hi >> 48) & 0xFFFF)
-        low = fib.top[slot]
-        size = fib.top[slot + 1] - low + 1
-    key_hi, key_lo = hi ^ FLIP, lo ^ FLIP
+        low, last = fib.top[slot], fib.top[slot + 1]
+        if low < 0:
+            low, last = _descend6(fib.top, -low, key_hi, key_lo)
+        elif last < 0:
+            last = fib.top[-last + SUB_HELD]
+        size = last - low + 1
     while size > 1:
         half = size >> 1
         at = low + half

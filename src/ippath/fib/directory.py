@@ -1,0 +1,103 @@
+"""Directories in front of a table's intervals, so that a search starts where it nearly ends.
+
+The first level has an entry for each beginning of 16 bits: the interval that holds its first
+address.  Where more than DENSE intervals start within one slot, the entry is the negated place of a
+directory for just those: equal steps of 2**shift addresses from the first start to the last, at least
+two for each start.  Its own slots may be dense in turn.  `ippath.fib.search` reads them.
+
+A directory of IPv6 steps through one half of the address: the high one, or the low one where all
+starts have the same high half.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ippath import tables as T
+
+DENSE = 8  # starts that a search may be left with (and those of half a cache line cost nothing)
+_SIGN = 1 << 63
+
+
+def directory(starts: list[int], bits: int, first: int, place: int) -> np.ndarray:
+    """All levels for a table: int64[], to stand at `place` of `Fib.top`.
+
+    `starts` are the table's interval starts, ascending from 0, of which `first` is the number of the
+    first one; `bits` is 32 or 128.
+    """
+    return _Directory(starts, bits, first, place).build()
+
+
+class _Directory:
+    def __init__(self, starts: list[int], bits: int, first: int, place: int):
+        self.first, self.place, self.six = first, place, bits == 128
+        self.high = np.array([s >> 64 for s in starts], np.uint64)
+        self.low = np.array([s & 0xFFFFFFFFFFFFFFFF for s in starts], np.uint64)
+        self.parts: list[np.ndarray] = []
+        self.size = 0
+
+    def build(self) -> np.ndarray:
+        """The first level, then those below it."""
+        keys, bits = (self.high, 64) if self.six else (self.low, 32)
+        beginnings = (keys >> np.uint64(bits - 16)).astype(np.int64)
+        slots = np.arange((1 << 16) + 1)
+        exact = keys & np.uint64((1 << (bits - 16)) - 1) == 0
+        if self.six:
+            exact &= self.low == 0
+        before = np.searchsorted(beginnings, slots, side="left")
+        at = np.minimum(before, len(keys) - 1)
+        held = np.where(
+            (before < len(keys)) & (beginnings[at] == slots) & exact[at], at, before - 1
+        )
+        self._take(np.concatenate([self.first + held]))
+        members = np.searchsorted(beginnings, slots, side="left")
+        self._refine(0, members[:-1], members[1:])
+        return np.concatenate(self.parts)
+
+    def _take(self, part: np.ndarray) -> int:
+        """Add an array; returns its place within this directory."""
+        at = self.size
+        self.parts.append(part.astype(np.int64))
+        self.size += len(part)
+        return at
+
+    def _refine(self, entries: int, begin: np.ndarray, end: np.ndarray) -> None:
+        """Replace entries of slots in which too many starts [begin, end) lie by directories."""
+        part = self.parts[-1]
+        where = entries - (self.size - len(part))
+        for slot in np.flatnonzero(end - begin > DENSE):
+            below = self._dense(int(part[where + slot]), int(begin[slot]), int(end[slot]))
+            if below:
+                part[where + slot] = -(self.place + below)
+
+    def _dense(self, held: int, begin: int, end: int) -> int:
+        """The directory of the starts [begin, end); `held` holds the first address of the slot."""
+        by_high = self.six and self.high[begin] != self.high[end - 1]
+        keys = (self.high if by_high else self.low)[begin:end]
+        base, last = int(keys[0]), int(keys[-1])
+        if last - base >= 1 << 62:  # steps are counted in signed numbers
+            return 0
+        shift = 0
+        while (last - base) >> shift >= 4 * (end - begin):
+            shift += 1
+        steps = ((last - base) >> shift) + 1
+        beginnings = np.uint64(base) + (np.arange(steps, dtype=np.uint64) << np.uint64(shift))
+        before = np.searchsorted(keys, beginnings, side="left")
+        exact = keys[before] == beginnings  # never beyond the last start
+        if by_high:
+            exact &= self.low[begin + before] == 0
+        entries = np.append(self.first + begin + before - ~exact, self.first + end - 1)
+        header = np.zeros(T.SUB_FIRST, np.int64)
+        header[T.SUB_HELD] = held
+        header[T.SUB_BASE], header[T.SUB_LAST] = (self._stored(v) for v in (base, last))
+        header[T.SUB_SHIFT] = shift
+        header[T.SUB_BY_HIGH] = by_high
+        header[T.SUB_HIGH] = self._stored(int(self.high[begin]))
+        at = self._take(np.concatenate([header, entries]))
+        members = np.append(before, end - begin)
+        self._refine(at + T.SUB_FIRST, begin + members[:-1], begin + members[1:])
+        return at
+
+    def _stored(self, key: int) -> int:
+        """As the search compares it: halves of IPv6 addresses with the sign bit flipped."""
+        return key - _SIGN if self.six else key
