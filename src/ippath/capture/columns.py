@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from ippath.batch import LINK_RAW
-from ippath.jit import kernel
-from ippath.wire.memory import load16be, load16le, load32be, load32le
+from ippath.jit import hot, kernel
+from ippath.wire.memory import load16be, load16le, load32be, load32le, prefetch
 
 ByteOrder = Literal["little", "big"]
 
@@ -32,6 +32,7 @@ MAX_INTERFACES = 65536  # more names than this come from damage
 _SAME_LINK = {12: LINK_RAW, 14: LINK_RAW}
 
 MAX_WIRE = 0x7FFFFFFF
+_AHEAD = 32  # records
 
 
 def link_number(raw: int) -> int:
@@ -73,3 +74,12 @@ def load16(data, at, big):
 def load32(data, at, big):
     """32 bits in the byte order of the file."""
     return load32be(data, at) if big else load32le(data, at)
+
+
+@hot
+def look_ahead(data, at, size):
+    """Fetch what may be a coming record into the cache, if all have this size.
+
+    A record tells only where the next one stands, so that the processor cannot run ahead by itself.
+    """
+    prefetch(data, at + _AHEAD * size)  # type: ignore[call-arg]

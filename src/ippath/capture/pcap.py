@@ -10,7 +10,8 @@ import numpy as np
 
 from ippath.batch import DIRECTION_OUT
 from ippath.capture.columns import (
-    INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_WIRE, ByteOrder, Indexed, link_number, load32, max_packet,
+    INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_WIRE, ByteOrder, Indexed, link_number, load32,
+    look_ahead, max_packet,
 )  # fmt: skip
 from ippath.jit import entry
 from ippath.wire.memory import load8
@@ -62,6 +63,7 @@ def index_pcap(
         if at + header + captured > end:
             code, value = INDEX_MORE, header + captured
             break
+        look_ahead(data, at, header + captured)
         offset[count] = at + header
         length[count] = captured
         wire_length[count] = min(max(original, captured), MAX_WIRE)

@@ -12,7 +12,8 @@ import numpy as np
 
 from ippath.capture.columns import (
     INDEX_BAD, INDEX_FULL, INDEX_MORE, MAX_INTERFACES, MAX_OFFSET, MAX_PACKET, MAX_PACKET_BIG,
-    MAX_TIME, MAX_WIRE, ByteOrder, Indexed, link_number, load16, load32, max_packet,
+    MAX_TIME, MAX_WIRE, ByteOrder, Indexed, link_number, load16, load32,
+    look_ahead, max_packet,
 )  # fmt: skip
 from ippath.jit import entry, kernel
 
@@ -178,6 +179,7 @@ def index_pcapng(
         options = start + ((captured + 3) & ~3)
         if kind != SIMPLE_BLOCK and options + 4 <= body_end:
             way, found = _packet_options(data, options, body_end, big, count, comments, found)
+        look_ahead(data, at, size)
         offset[count], length[count] = start, captured
         wire_length[count] = min(max(original, captured), MAX_WIRE)
         time_ns[count] = last_time
