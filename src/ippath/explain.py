@@ -553,7 +553,7 @@ def _holding_name(host: Host, family: int, device: str, flag: str) -> str:
     return "net.ipv4.ip_forward" if family == 4 and flag == "forwarding" else own
 
 
-_DEFAULTS = {"net.core.rmem_default": "212992"}
+_DEFAULTS = {"net.core.rmem_default": "212992", "net.ipv4.ip_early_demux": "1"}
 
 
 def _whole(hi: int, lo: int) -> int:

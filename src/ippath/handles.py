@@ -31,7 +31,7 @@ _TABLES: dict[str, Any] = {
 }  # fmt: skip
 _STATE: dict[str, Any] = {
     "counters": 0, "verdicts": 0, "reasons": 0, "devstat": T.DEVSTAT_COLUMNS,
-    "sockq": T.SOCKQ_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0, "skb": 0, "hint": 0,
+    "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0, "skb": 0, "hint": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes",
 }  # fmt: skip

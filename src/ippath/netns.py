@@ -307,6 +307,11 @@ class Netns:
         conf[T.CONF_LIST_GAP_NS] = int(self.switches["receive_list_gap"]) * 1000
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
+        conf[T.CONF_EARLY_DEMUX] = (
+            number("net.ipv4.ip_early_demux", 1)
+            and number("net.ipv4.udp_early_demux", 1)
+            and any(listener.peer is not None for listener in host.listeners)
+        )
         for first, family in ((T.CONF_PROTOCOLS4_0, 4), (T.CONF_PROTOCOLS6_0, 6)):
             bits = sum(1 << p for f, p in HANDLED | host.protocols if f == family)
             for word in range(4):
@@ -326,6 +331,7 @@ class Netns:
             reasons=np.zeros(len(REASON_NAMES), np.int64),
             devstat=np.zeros((len(self.host.devices), T.DEVSTAT_COLUMNS), np.int64),
             sockq=np.zeros((len(self.tables.socket), T.SOCKQ_COLUMNS), np.int64),
+            rxdst=np.zeros((len(self.tables.socket), T.SKB_COLUMNS), np.int64),
             peer=np.zeros((T.PEERS, T.PEER_COLUMNS), np.int64),
             misc=misc,
             skb=np.zeros(T.SKB_COLUMNS, np.int64),

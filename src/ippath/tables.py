@@ -123,8 +123,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_FORWARD_USE_PMTU, CONF_MAX_HBH_OPTIONS, CONF_MAX_DST_OPTIONS, CONF_MAX_HBH_LENGTH,
     CONF_MAX_DST_LENGTH, CONF_L3MDEV_ACCEPT, CONF_MULTIPATH_USE_NEIGH,
     CONF_HINT, CONF_LIST, CONF_LIST_GAP_NS, CONF_ASSUME_NEIGH, CONF_BROADCAST_HINT,
+    CONF_EARLY_DEMUX,  # it is on, and a socket is connected
     CONF_PROTOCOLS4_0,
-) = range(41)  # fmt: skip
+) = range(42)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_COLUMNS = CONF_PROTOCOLS6_0 + 4
 HINT_OFF, HINT_ON, HINT_STRICT = range(3)
@@ -190,6 +191,7 @@ class State(NamedTuple):
     reasons: np.ndarray  # [len(REASONS)]: dropped and unsupported packets per reason
     devstat: np.ndarray  # [devices, DEVSTAT_COLUMNS]
     sockq: np.ndarray  # [sockets, SOCKQ_COLUMNS]
+    rxdst: np.ndarray  # [sockets, SKB_COLUMNS]: routes that connected sockets remember, DST_* alone
     peer: np.ndarray  # [PEERS, PEER_COLUMNS], sets of PEER_WAYS
     misc: np.ndarray  # [MISC_COLUMNS]
     skb: np.ndarray  # the packet in hand, SKB_*
@@ -210,12 +212,12 @@ class State(NamedTuple):
     SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_ALERT,
     SKB_TTL_SPENT, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
     # NONE when a packet begins
-    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE,
+    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE, SKB_EARLY,
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_SPARE, SKB_COLUMNS,
-) = range(48)  # fmt: skip
+) = range(49)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots

@@ -94,6 +94,7 @@ T_IP_RCV = _step("header", "ipv4_input", "ip_rcv_core", "version {0}, header {1}
 T_IP_CSUM = _step("checksum", "ipv4_input", "ip_rcv_core", "header checksum {0:okbad}")
 T_HINT = _step("route hint", "hint", "ip_route_use_hint", "same destination and TOS as the previous packet of the list: its route is reused")
 T_HINT_STRICT = _step("route hint", "hint", "ip_route_use_hint", "the hint's route is reused, the source is validated all the same (route_hint=strict)", "switch route_hint")
+T_EARLY_DEMUX = _step("early demux", "udp", "udp_v4_early_demux", "{0:socket} is connected to the sender: the route of its datagrams before is taken, no look-up, no source check", "net.ipv4.ip_early_demux")
 T_MARTIAN_SOURCE = _step("martian source", "route_input", "ip_route_input_slow", "source {0:ip4}: {1:reason}")
 T_MARTIAN_DEST = _step("martian destination", "route_input", "ip_route_input_slow", "destination {0:ip4}: {1:reason}")
 T_LOCALNET = _step("loopback address", "route_input", "ip_route_input_slow", "loopback address {0:ip4} on {1:dev}: route_localnet is {2}", "net.ipv4.conf.{dev}.route_localnet")

@@ -196,3 +196,33 @@ scenario(
         },
     ),
 )
+
+# early demux: a connected socket remembers the route by which its peer's packets came
+
+_CONNECTED = (
+    "listen udp 10.0.0.1:4000 peer 10.0.0.2:5000",
+    "listen udp [2001:db8::1]:4000 peer [2001:db8::2]:5000",
+    "net.ipv4.conf.all.rp_filter = 1",
+)
+_FROM_PEER = ip4("10.0.0.2", "10.0.0.1", udp(5000, 4000))
+for _demux in (1, 0):
+    scenario(
+        f"early demux, ip_early_demux {_demux}",
+        "udp",
+        router(*_CONNECTED, f"net.ipv4.ip_early_demux = {_demux}"),
+        Inject("r1", {"peer's, by the wrong device, first": _FROM_PEER}),
+        Inject("r0", {"peer's": _FROM_PEER, "peer's again": _FROM_PEER}),
+        Inject(
+            "r1",
+            {
+                "peer's, by the wrong device": _FROM_PEER,
+                "peer's with TOS, by the wrong device": ip4(
+                    "10.0.0.2", "10.0.0.1", udp(5000, 4000), tos=0x10
+                ),
+                "other port, by the wrong device": ip4("10.0.0.2", "10.0.0.1", udp(5001, 4000)),
+                "peer's, with options, by the wrong device": ip4(
+                    "10.0.0.2", "10.0.0.1", udp(5000, 4000), options=b"\x01\x01\x01\x00"
+                ),
+            },
+        ),
+    )

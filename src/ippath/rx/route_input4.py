@@ -22,7 +22,7 @@ from ippath.reasons import (
 from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
-    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
+    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_EARLY_DEMUX,
     CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL,
@@ -39,6 +39,7 @@ from ippath.trace import (
     T_BROADCAST, T_HINT, T_HINT_STRICT, T_LOCALNET, T_MARTIAN_DEST, T_MARTIAN_SOURCE, T_MCAST,
     T_MULTIPATH, T_NO_FORWARD4, T_ROUTE4, note,
 )  # fmt: skip
+from ippath.udp.early_demux import udp_early_demux
 from ippath.wire.ipv4 import (
     IPPROTO_ICMP, IPPROTO_IGMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, OFFSET_MASK,
     is_limited_broadcast, is_local_multicast, is_loopback, is_multicast, is_zeronet,
@@ -388,15 +389,19 @@ def ip_route_input_slow(h, s, data, trace):
 def route_input4(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
     skb = s.skb
-    # strict must decide as a look-up would: groups and broadcasts have checks of their own
-    kind = s.hint[DST_TYPE]
-    if ip_can_use_hint(s) and (
-        h.conf[CONF_HINT] == HINT_ON or (kind != RTN_MULTICAST and kind != RTN_BROADCAST)
-    ):
+    hinted = ip_can_use_hint(s)
+    if hinted and h.conf[CONF_HINT] == HINT_STRICT:
+        # strict must decide as a look-up would: groups and broadcasts have checks of their own
+        kind = s.hint[DST_TYPE]
+        hinted = kind != RTN_MULTICAST and kind != RTN_BROADCAST
+    if h.conf[CONF_HINT] and not hinted:
+        s.misc[MISC_HINT_MISSED] += 1
+    if h.conf[CONF_EARLY_DEMUX] and not (hinted and h.conf[CONF_HINT] == HINT_ON):
+        if udp_early_demux(h, s, data, trace):
+            return CONTINUE
+    if hinted:
         routed = ip_route_use_hint(h, s, trace)
     else:
-        if h.conf[CONF_HINT]:
-            s.misc[MISC_HINT_MISSED] += 1
         routed = ip_route_input_slow(h, s, data, trace)
     if routed != CONTINUE and skb[SKB_REASON] == R_IP_RPFILTER:
         count(s, M_TcpExtIPReversePathFilter)

@@ -17,10 +17,11 @@ from ippath.rx.icmp_send import icmp_send
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import capture_cut, deliver, drop, unchecked
 from ippath.tables import (
-    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI, SKB_FAMILY,
+    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI, SKB_EARLY, SKB_FAMILY,
     SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT, SOCK_NO_CHECK6, SOCK_READ_NS,
 )  # fmt: skip
 from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
+from ippath.udp.early_demux import remember_route
 from ippath.udp.lookup import udp_lookup, udp_matches_group
 from ippath.udp.queue import udp_enqueue
 from ippath.wire.checksum import pseudo4, pseudo6, transport_ok
@@ -165,6 +166,8 @@ def udp_rcv(h, s, data, trace):
     verified = length <= CHECKED_AT_ONCE
     if verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
         return _bad_checksum(s, trace, R_UDP_CSUM)
+    if skb[SKB_EARLY] != NONE:
+        remember_route(s)
     if group:
         if not verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
             return _bad_checksum(s, trace, R_UDP_CSUM)
