@@ -226,3 +226,16 @@ for _demux in (1, 0):
             },
         ),
     )
+scenario(
+    "early demux comes after the hint",
+    "udp",
+    router(*_CONNECTED),
+    Inject("r0", {"peer's": _FROM_PEER}),
+    Together(
+        "r1",
+        {
+            "another's, from the right side": ip4("10.1.0.2", "10.0.0.1", udp(5000, 9), ident=1),
+            "peer's, from the wrong side": ip4("10.0.0.2", "10.0.0.1", udp(5000, 4000), ident=2),
+        },
+    ),
+)
