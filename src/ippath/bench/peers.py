@@ -70,7 +70,9 @@ def _tcpdump(program: str) -> Parse:
     """libpcap's reader and compiled filter: the port of every packet is looked at, nothing else."""
 
     def parse(path: Path, most: int) -> int:
-        counted = _output(program, "-nr", str(path), "-c", str(most), "--count", "udp dst port > 0")
+        counted = _output(
+            program, "-nr", str(path), "-c", str(most), "--count", "udp dst portrange 1-65535"
+        )
         return int(counted.split()[0])
 
     return parse
