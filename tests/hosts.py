@@ -37,21 +37,23 @@ def router() -> Host:
 
 # few addresses, so that packets, routes and rules meet
 _LAST4 = st.sampled_from(["0.1", "0.2", "0.255", "0.130", "1.7", "64.9"])
-ADDRESSES4 = st.one_of(
+ROUTED4 = st.one_of(
     st.builds(lambda k, last: f"10.{k}.{last}", st.integers(0, 3), _LAST4),
     st.builds(lambda a, last: f"{a}.1.{last}", st.sampled_from([77, 78]), _LAST4),
-    st.sampled_from(
-        ["127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "239.1.2.3", "240.0.0.1"]
-    ),
 )
-ADDRESSES6 = st.one_of(
+ROUTED6 = st.one_of(
     st.builds(
         lambda k, last: f"2001:db8:{k:x}::{last:x}",
         st.sampled_from([0, 1, 2, 3, 0x77]),
         st.sampled_from([0, 1, 2, 0xFFFF]),
     ),
-    st.sampled_from(["::1", "::", "fe80::1", "fe80::2", "ff02::1", "ff0e::5", "3000::1"]),
+    st.just("3000::1"),
 )
+# and those of which route input decides before, or instead of, a look-up of the destination
+ADDRESSES4 = ROUTED4 | st.sampled_from(
+    ["127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "239.1.2.3", "240.0.0.1"]
+)
+ADDRESSES6 = ROUTED6 | st.sampled_from(["::1", "::", "fe80::1", "fe80::2", "ff02::1", "ff0e::5"])
 _BASES4 = st.sampled_from(
     ["77.0.0.0", "77.1.0.0", "77.1.1.0", "77.1.64.0", "78.0.0.0", "10.3.0.0", "0.0.0.0"]
 )

@@ -240,7 +240,7 @@ instruction = st.one_of(
     packet=st.binary(max_size=50),
     longer=st.integers(0, 2000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_random_programs_agree_with_libpcap(body, packet, longer):
     clear = [(0x02, 0, 0, k) for k in range(16)]  # libpcap's scratch memory holds anything at first
     program = [

@@ -148,7 +148,7 @@ def test_mutations_in_a_merge(tmp_path, pair):
 
 
 @given(head=st.sampled_from(sorted(SEEDS)), keep=st.integers(0, 200), tail=st.binary(max_size=300))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_bytes_behind_a_good_start(tmp_path_factory, head, keep, tail):
     path = tmp_path_factory.getbasetemp() / "fuzz-tail"
     path.write_bytes(SEEDS[head][:keep] + tail)
@@ -164,7 +164,7 @@ body = st.lists(word, max_size=14).map(b"".join)
 @given(
     blocks=st.lists(st.tuples(st.sampled_from([1, 2, 3, 5, 6, 0x0A0D0D0A, 99]), body), max_size=8)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_well_framed_blocks_with_any_body(tmp_path_factory, blocks):
     """Right lengths around wrong contents get past the first checks."""
     path = tmp_path_factory.getbasetemp() / "fuzz-blocks"

@@ -69,7 +69,7 @@ def test_without_merge_files_follow_as_named(tmp_path):
     files=st.lists(st.lists(st.integers(0, 12), max_size=12), min_size=1, max_size=5),
     chunk=st.integers(1, 9),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_merge_equals_taking_the_earliest_head(tmp_path_factory, files, chunk):
     """The rule in one line: always the head with the least (time, place of the file)."""
     folder = tmp_path_factory.mktemp("merge")

@@ -24,7 +24,7 @@ def same(one: PacketBatch, two: PacketBatch, *names: str) -> None:
 
 
 @given(raw=packets, time=st.integers(0, 4_294_967_000 * 10**9), snapped=st.integers(0, 3000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pcap_round_trip(tmp_path_factory, raw, time, snapped):
     path = tmp_path_factory.mktemp("w") / "c.pcap"
     lengths = [len(p) + snapped for p in raw]
@@ -39,7 +39,7 @@ def test_pcap_round_trip(tmp_path_factory, raw, time, snapped):
 
 
 @given(raw=packets, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pcapng_round_trip(tmp_path_factory, raw, data):
     n = len(raw)
     path = tmp_path_factory.mktemp("w") / "c.pcapng"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ippath.batch import PacketBatch
@@ -12,7 +12,7 @@ from ippath.model import Host, Listener
 from ippath.netns import Netns
 from tests.hosts import hosts, number, router
 from tests.packets import ip
-from tests.test_hints import COLUMNS, QUIET, run, streams
+from tests.test_hints import COLUMNS, run, streams
 
 R0, R1 = 1, 2
 PEERS = ip("10.0.0.2", "10.0.0.1", sport=5000, dport=4000)
@@ -75,7 +75,7 @@ def test_a_hinted_packet_has_no_early_demux(hint: str, expected: str) -> None:
     assert got == ["NONE", "NO_SOCKET", expected]
 
 
-@QUIET
+@settings(max_examples=80)
 @given(data=st.data())
 def test_strict_equals_off_with_a_connected_socket(data: st.DataObject) -> None:
     host, batch = data.draw(hosts(4)), data.draw(streams(4))

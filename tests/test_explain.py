@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ippath import trace as TR
@@ -405,7 +405,7 @@ packets6 = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     st.lists(st.one_of(packets4, packets6), min_size=1, max_size=12),
     st.sampled_from([MIXED, PLAIN]),
@@ -431,7 +431,7 @@ def test_the_hint_of_the_replay_is_that_of_the_explanation() -> None:
     assert netns(PLAIN).explain(batch, 1).reason == "IP_RPFILTER"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_damaged_packets(data: st.DataObject) -> None:
     packet = bytearray(eth(data.draw(st.one_of(packets4, packets6))))

@@ -1015,7 +1015,7 @@ def without_wrong_lines(text: str) -> Host:
     raise AssertionError("taking wrong lines away never ends")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.lists(_VALID, max_size=12), st.booleans())
 def test_any_host_is_printed_as_it_is(lines: list[str], devices_first: bool) -> None:
     start = _START if devices_first else "net.ipv6.conf.all.forwarding = 1\n" + _START
@@ -1059,7 +1059,7 @@ def test_long_nonsense_is_wrong(name: str) -> None:
         parse_host(LONG[name])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.one_of(_SOUP, st.text(), st.lists(_VALID | st.text(max_size=9), max_size=9).map(" ".join))
 )

@@ -436,7 +436,7 @@ def test_the_guess_from_the_demo() -> None:
     assert "listen udp 192.0.2.1:123" in found and "listen udp 192.0.2.1:161" not in found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.binary(max_size=80), max_size=20),
     st.sampled_from([LINK_ETHERNET, LINK_LINUX_SLL, LINK_NULL, LINK_RAW, 276, 9, 4711]),
@@ -446,7 +446,7 @@ def test_any_bytes_make_a_guess(packets: list[bytes], link_type: int) -> None:
     assert text.startswith("# guessed from all")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_frames_make_a_guess_that_loads(data: st.DataObject) -> None:
     packets = []

@@ -5,35 +5,20 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ippath import tables as T
 from ippath.batch import PacketBatch
-from ippath.fib.control import reference_lookup, set_sysctl
+from ippath.fib.control import add_route, reference_lookup, set_sysctl
+from ippath.model import Nexthop, Route
 from ippath.netns import Netns, route_text
-from tests.hosts import ADDRESSES4, ADDRESSES6, DEVICES, hosts
+from tests.hosts import DEVICES, ROUTED4, ROUTED6, hosts, number, router
 from tests.packets import ip
-
-QUIET = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-        HealthCheck.filter_too_much,
-    ],
-)
-# what route input decides before, or instead of, a look-up of the destination
-NOT_LOOKED_UP = ("127.", "0.", "255.", "224.", "239.", "240.", "::1", "::", "ff", "fe80")
-
-
-def plain(text: str) -> bool:
-    return not text.startswith(NOT_LOOKED_UP) and text != "::"
 
 
 @pytest.mark.parametrize("family", [4, 6])
-@QUIET
+@settings(max_examples=60)
 @given(data=st.data())
 def test_fast_lookup_equals_the_reference(family: int, data: st.DataObject) -> None:
     host = data.draw(hosts(family))
@@ -45,7 +30,7 @@ def test_fast_lookup_equals_the_reference(family: int, data: st.DataObject) -> N
         ):  # fmt: skip
             set_sysctl(host, f"net.ipv4.conf.{name}.{key}", value)
     set_sysctl(host, "net.ipv4.conf.all.send_redirects", 0)
-    addresses = (ADDRESSES4 if family == 4 else ADDRESSES6).filter(plain)
+    addresses = ROUTED4 if family == 4 else ROUTED6
     netns = Netns(host, switches={"route_hint": "off"})
     known = netns.routes(family)
     for _ in range(6):
@@ -80,9 +65,21 @@ def test_fast_lookup_equals_the_reference(family: int, data: st.DataObject) -> N
                 assert known[found] is expected.route or known[found].type == "unreachable"
 
 
-def test_rows_stand_for_the_routes_they_were_made_of() -> None:
-    from tests.hosts import router
+@pytest.mark.parametrize(("came_by", "leaves_by"), [("r0", "r0"), ("r1", "r1"), ("r2", "r1")])
+def test_of_equal_ipv6_routes_that_by_which_a_packet_came(came_by: str, leaves_by: str) -> None:
+    host = router()
+    for name in ("r1", "r0"):
+        add_route(host, Route(6, 0, 0, -1, scope=-1, nexthops=[Nexthop(name)]), "append")
+    packet = ip("2001:db8::2", "3000::1")
+    netns = Netns(host)
+    device = DEVICES.index(came_by) + 1
+    netns.receive(PacketBatch.from_packets([packet], device=device), collect_output=True)
+    assert [name for name, *_ in netns.take_output()] == [leaves_by]
+    found = reference_lookup(host, 6, number("3000::1"), number("2001:db8::2"), iif=came_by)
+    assert found.nexthop is not None and found.nexthop.device == leaves_by
 
+
+def test_rows_stand_for_the_routes_they_were_made_of() -> None:
     netns = Netns(router())
     for family, fib in ((4, netns.tables.fib4), (6, netns.tables.fib6)):
         for row, route in enumerate(netns.routes(family)):

@@ -736,6 +736,18 @@ scenario(
     Together("r0", _row((_GOOD, "127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", _BAD))),
 )
 scenario(
+    "list: no source, to a group",
+    "lists",
+    router(_STRICT, _LISTEN),
+    Together("r0", _row((_GOOD, "0.0.0.0", _GOOD, "0.0.0.0"), "224.0.0.1")),
+)
+scenario(
+    "list: no source alone, to a group",
+    "lists",
+    router(_STRICT, _LISTEN),
+    Together("r0", _row(("0.0.0.0", "0.0.0.0"), "224.0.0.1")),
+)
+scenario(
     "list: own address as source",
     "lists",
     router(),

@@ -75,7 +75,11 @@ def _by_length(host: Host, query: Query, tables: tuple[int, ...]) -> list[Route]
     def order(route: Route) -> tuple:
         if query.family == 4:
             return (-route.plen, -route.table, -route.tos, route.metric)
-        return (-route.plen, -route.src_plen, route.metric, -_PREFERENCE[route.preference])
+        # among equals that which leaves by the device asked for, or came in by (rt6_check_dev)
+        devices = {nexthop.device for nexthop in route.nexthops}
+        preference = _PREFERENCE[route.preference]
+        other = (query.oif or query.iif) not in devices
+        return (-route.plen, -route.src_plen, route.metric, -preference, other)
 
     return sorted(routes, key=order)
 
