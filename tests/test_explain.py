@@ -10,24 +10,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ippath import trace as TR
 from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
-from tests.captures import SHARED
+from ippath.config import parse_host
+from ippath.explain import Explanation, explain, resolve_sysctl
+from ippath.netns import Netns
 from tests.kernel.packets import (
     echo, echo6, eth, fragment_header, hop_by_hop, icmp, icmp6, ip4, ip6, routing, tcp, udp,
 )  # fmt: skip
+from tests.shared import captures_with_hosts, needs_captures
 
-host_file = pytest.importorskip("ippath.config.host_file", reason="host files cannot be read yet")
-
-from ippath.explain import Explanation, explain, resolve_sysctl  # noqa: E402
-from ippath.netns import Netns  # noqa: E402
 
 BASE = """
 ip link add r0 type tun
@@ -45,7 +42,7 @@ STRICT = BASE + "net.ipv4.conf.all.rp_filter = 1\nip route add default via 10.0.
 
 
 def netns(text: str, **switches: str) -> Netns:
-    return Netns(host_file.parse_host(text), switches=switches, seed=1)
+    return Netns(parse_host(text), switches=switches, seed=1)
 
 
 def told(text: str, packet: bytes, device: str = "r0", mark: int = 0) -> Explanation:
@@ -445,29 +442,21 @@ def test_damaged_packets(data: st.DataObject) -> None:
     assert_same(MIXED, batch)
 
 
-FRAMES = 60  # of each shared capture, so that the whole set stays fast
+FRAMES = 300  # of each shared capture; few have more
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no shared captures here")
-def test_every_shared_capture() -> None:
+@needs_captures
+def test_every_frame_of_the_shared_captures() -> None:
     """Explained and replayed are the same, on the host guessed from each capture."""
-    from ippath.capture import CaptureError
-    from ippath.config.infer import infer_text
-
     seen = 0
-    for path in sorted(SHARED.glob("*.pcap*")):
-        seen += _same_for(path, infer_text, CaptureError)
-    assert seen > 1000
-
-
-def _same_for(path: Path, infer_text, CaptureError) -> int:  # type: ignore[no-untyped-def]
-    try:
-        batch = PacketBatch.read(path, FRAMES)
-    except CaptureError:
-        return 0
-    text = infer_text([batch])
-    host = netns(text)
-    rows = host.map_interfaces(batch.interfaces or [""])
-    batch.device = rows[np.clip(batch.device, 0, len(rows) - 1)]
-    assert_same(text, batch)
-    return len(batch)
+    for name, host, batch in captures_with_hosts(FRAMES):
+        verdicts = Netns(host, seed=1).receive(batch)
+        one_by_one = Netns(host, seed=1)
+        for index in range(len(batch)):
+            explanation = one_by_one.explain(batch, index)
+            explanation.text()
+            assert (explanation.verdict, explanation.reason) == (
+                verdicts.verdict_names[index], verdicts.reason_names[index],
+            ), f"{name}, frame {index + 1}"  # fmt: skip
+            seen += 1
+    assert seen > 5000

@@ -14,6 +14,7 @@ from ippath.netns import Netns
 from ippath.verdicts import Verdicts
 from tests.hosts import hosts, number, packets, router
 from tests.packets import ip
+from tests.shared import captures_with_hosts, needs_captures
 
 # reasons of the source validation that a hint of a forwarded packet leaves out
 SOURCE_CHECK = {"IP_RPFILTER", "IP_LOCAL_SOURCE", "IP_INVALID_SOURCE"}
@@ -86,6 +87,28 @@ def test_on_differs_only_where_the_kernel_skips_the_source_check(
         # what a hint makes invalid has no route
         assert on.hinted[k] or on.reason_names[k] == "IP_INVALID_SOURCE"
         assert SOURCE_CHECK & {on.reason_names[k], off.reason_names[k]}
+
+
+STRICT = "net.ipv4.conf.all.rp_filter = 1\n"
+
+
+@needs_captures
+def test_over_the_shared_captures() -> None:
+    """`strict` is `off`, and `on` leaves out source checks alone, where real packets are many."""
+    hinted = packets_seen = 0
+    for name, host, batch in captures_with_hosts(1000, more_lines=STRICT):
+        off, expected, sent_off = run(host, batch, "off")
+        strict, got, sent_strict = run(host, batch, "strict")
+        for column in COLUMNS:
+            assert np.array_equal(getattr(got, column), getattr(expected, column)), (name, column)
+        assert strict.counters() == off.counters() and sent_strict == sent_off, name
+        _, on, _ = run(host, batch, "on")
+        for k in np.nonzero((on.verdict != expected.verdict) | (on.reason != expected.reason))[0]:
+            changed = {on.reason_names[k], expected.reason_names[k]}
+            assert SOURCE_CHECK & changed, f"{name}, frame {k + 1}: {changed}"
+        hinted += int(on.hinted.sum())
+        packets_seen += len(batch)
+    assert packets_seen > 10_000 and hinted > 500
 
 
 # --- each case by name --------------------------------------------------------------------------------
