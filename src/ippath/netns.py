@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
+from ippath.fib.reference import source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
@@ -219,6 +221,8 @@ class Netns:
         else:
             read = max(1, int(1e9 / float(listener.reader.removesuffix("/s"))))
         peer = listener.peer
+        if peer is not None and listener.family == 6 and peer >> 32 == 0xFFFF:
+            peer &= 0xFFFFFFFF
         row = [0] * T.SOCK_COLUMNS
         row[T.SOCK_FAMILY], row[T.SOCK_PROTOCOL] = listener.family, listener.protocol
         row[T.SOCK_HI], row[T.SOCK_LO] = halves(ip)
@@ -240,23 +244,36 @@ class Netns:
         row[T.SOCK_LISTENER] = number
         return row
 
+    def _connected(self, listener: Listener) -> Listener:
+        """The socket as `connect` leaves it: bound to the address by which it reaches its peer."""
+        if listener.peer is None or listener.ip:
+            return listener
+        mapped = listener.family == 6 and listener.peer >> 32 == 0xFFFF
+        if mapped:
+            source = source_toward(self.host, 4, listener.peer & 0xFFFFFFFF, listener.device)
+            source |= 0xFFFF << 32
+        else:
+            source = source_toward(self.host, listener.family, listener.peer, listener.device)
+        return dataclasses.replace(listener, ip=source)
+
     def _build_sockets(self) -> tuple[np.ndarray, np.ndarray]:
         """Sockets by port in the order in which the kernel scans them: latest bound first."""
         groups: dict[tuple, list[int]] = {}
         singles: list[int] = []
-        for number, one in enumerate(self.host.listeners):
+        sockets = [self._connected(one) for one in self.host.listeners]
+        for number, one in enumerate(sockets):
             if one.reuseport and one.peer is None:
                 key = (one.port, one.family, one.v6only, one.ip, one.device, one.protocol)
                 groups.setdefault(key, []).append(number)
             else:
                 singles.append(number)
         order = [[n] for n in reversed(singles)] + list(groups.values())
-        order.sort(key=lambda members: _port_group(self.host.listeners[members[0]]))
+        order.sort(key=lambda members: _port_group(sockets[members[0]]))
         rows: list[list[int]] = []
         for members in order:
             first = len(rows)
             for number in members:
-                row = self._socket_row(number, self.host.listeners[number])
+                row = self._socket_row(number, sockets[number])
                 row[T.SOCK_REUSEPORT_FIRST], row[T.SOCK_REUSEPORT_COUNT] = first, len(members)
                 rows.append(row)
         table = np.array(rows, np.int64) if rows else np.zeros((0, T.SOCK_COLUMNS), np.int64)

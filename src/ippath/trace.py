@@ -137,6 +137,7 @@ T_FORWARD_L2 = _step("forward", "forward", "ip_forward", "the frame was a link-l
 T_TTL = _step("hop count", "forward", "ip_forward", "TTL {0}")
 T_MTU = _step("mtu", "forward", "ip_forward", "{0} bytes, MTU {1} on {2:dev}, DF {3}")
 T_FRAGMENTED = _step("fragmentation", "forward", "ip_do_fragment", "cut into {0} fragments of at most {1} bytes")
+T_IGMP = _step("igmp", "igmp_input", "igmp_rcv", "IGMP type {0}, checksum {1:okbad}")
 T_REDIRECT = _step("redirect", "forward", "ip_rt_send_redirect", "leaves by the device it came from: redirect {0:sent}")
 T_NEIGH = _step("neighbour", "output", "ip_finish_output2", "next hop {0:ip4} on {1:dev}: {2:neigh}")
 T_NEIGH6 = _step("neighbour", "output", "ip6_finish_output2", "next hop {0:ip6} on {2:dev}: {3:neigh}")

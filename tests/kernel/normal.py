@@ -64,7 +64,7 @@ def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] 
     if "timestamp option" in ignore:
         _clear_timestamps(fixed, 0, size)
         quoted = size + 8
-        if ip[9] == 1 and ip[size] in (3, 11, 12) and len(ip) >= quoted + 20:
+        if ip[9] == 1 and ip[size] in (3, 5, 11, 12) and len(ip) >= quoted + 20:
             _clear_timestamps(fixed, quoted, (ip[quoted] & 15) * 4)
             fixed[size + 2 : size + 4] = b"\0\0"
     if "icmp timestamp" in ignore and ip[9] == 1:

@@ -194,3 +194,32 @@ def reference_lookup(
         if found.error != EAGAIN:
             return found
     return Found()
+
+
+def source_toward(host: Host, family: int, peer: int, oif: str | None = None) -> int:
+    """The address that connect() gives a socket without one; 0 where there is no way to `peer`.
+
+    Source: ip4_datagram_connect, fib_result_prefsrc, inet_select_addr; ip6_dst_lookup.
+    """
+    found = reference_lookup(host, family, peer, iif="lo", oif=oif)
+    if found.error or found.route is None:
+        return 0
+    if found.route.prefsrc:
+        return found.route.prefsrc
+    if found.route.type == "local":
+        return peer
+    nexthop = found.nexthop
+    device = host.device(nexthop.device or "") if nexthop else None
+    own = [a for a in device.addresses if a.family == family and not a.secondary] if device else []
+    bits = 32 if family == 4 else 128
+    toward = peer
+    if family == 4:
+        toward = nexthop.gateway or 0 if nexthop and nexthop.gateway_family == 4 else 0
+    else:
+        own = [a for a in own if (a.ip >> 118 == 0x3FA) == (peer >> 118 == 0x3FA)]
+    near = [
+        a
+        for a in own
+        if toward and _covers(bits, a.ip >> (bits - a.plen) << (bits - a.plen), a.plen, toward)
+    ]
+    return next((a.ip for a in near + own), 0)

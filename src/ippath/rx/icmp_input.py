@@ -162,8 +162,6 @@ def icmp_rcv(h, s, data, trace):
         return deliver(s, trace)  # icmp_echo_enable_probe is off: no answer
     if kind == ICMP_EXTENDED_ECHO_REPLY:
         return drop(s, trace, R_NO_SOCKET)
-    if kind > ICMP_TYPES:
-        return _error(s, trace, R_UNHANDLED_PROTO)
     if skb[DST_TYPE] == RTN_BROADCAST or skb[DST_TYPE] == RTN_MULTICAST:
         if (kind == ICMP_ECHO or kind == ICMP_TIMESTAMP) and h.conf[
             CONF_ICMP_ECHO_IGNORE_BROADCASTS
@@ -176,6 +174,8 @@ def icmp_rcv(h, s, data, trace):
             or kind == ADDRESS_MASK_REPLY
         ):
             return _error(s, trace, R_INVALID_PROTO)
+    if kind > ICMP_TYPES:
+        return _error(s, trace, R_UNHANDLED_PROTO)
     if kind == ICMP_ECHO:
         if not h.conf[CONF_ICMP_ECHO_IGNORE_ALL]:
             _icmp_echo(h, s, data, trace, at, size, present)

@@ -12,12 +12,20 @@ from ippath.mib import M_IpInDelivers, M_IpInUnknownProtos
 from ippath.reasons import R_IP_NOPROTO
 from ippath.rx.icmp_input import icmp_rcv
 from ippath.rx.icmp_send import icmp_send
+from ippath.rx.igmp_input import igmp_rcv
 from ippath.rx.packet import count, deliver, drop
 from ippath.tables import CONF_PROTOCOLS4_0, SKB_FRAG, SKB_PROTOCOL
 from ippath.trace import T_DELIVER, note
 from ippath.udp.receive import udp_rcv
 from ippath.wire.icmp import ICMP_UNREACHABLE, PROTOCOL_UNREACHABLE
-from ippath.wire.ipv4 import IPPROTO_ICMP, IPPROTO_UDP, IPPROTO_UDPLITE, MF, OFFSET_MASK
+from ippath.wire.ipv4 import (
+    IPPROTO_ICMP,
+    IPPROTO_IGMP,
+    IPPROTO_UDP,
+    IPPROTO_UDPLITE,
+    MF,
+    OFFSET_MASK,
+)
 
 
 @hot
@@ -45,4 +53,6 @@ def ip_local_deliver(h, s, data, trace):
         return udp_rcv(h, s, data, trace)
     if protocol == IPPROTO_ICMP:
         return icmp_rcv(h, s, data, trace)
+    if protocol == IPPROTO_IGMP:
+        return igmp_rcv(s, data, trace)
     return deliver(s, trace)

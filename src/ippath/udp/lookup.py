@@ -15,6 +15,7 @@ from ippath.tables import (
     SOCK_PEER_PORT, SOCK_PEER_SET, SOCK_PORT, SOCK_PROTOCOL, SOCK_REUSEPORT_COUNT,
     SOCK_REUSEPORT_FIRST, SOCK_V6ONLY, SOCK_WILDCARD,
 )  # fmt: skip
+from ippath.wire.ipv4 import is_multicast
 
 MAPPED = 0xFFFF << 32  # low half of ::ffff:0.0.0.0
 
@@ -89,5 +90,10 @@ def udp_lookup(h, s, source_port, port):
 
 @kernel
 def udp_matches_group(h, row, skb, source_port, port):
-    """Does the socket take this multicast or broadcast datagram (kernel: __udp_is_mcast_sock)?"""
+    """Does the socket take this multicast or broadcast datagram (kernel: __udp_is_mcast_sock)?
+
+    An IPv6 socket gets the IPv4 groups that it joined itself, and no socket here does (ip_mc_sf_allow).
+    """
+    if skb[SKB_FAMILY] == 4 and h.socket[row, SOCK_FAMILY] == 6 and is_multicast(skb[SKB_DST_LO]):
+        return False
     return h.socket[row, SOCK_PORT] == port and _accepts(h, row, skb, source_port) >= 0

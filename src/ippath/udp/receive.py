@@ -94,8 +94,11 @@ def _queue(h, s, trace, row, length):
 
 
 @cold
-def _deliver_to_group(h, s, trace, source_port, port, check):
-    """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver)."""
+def _deliver_to_group(h, s, trace, source_port, port, check, valid):
+    """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver).
+
+    Readers find out that a long datagram is not `valid`, each for itself.
+    """
     skb = s.skb
     takers, took, first = 0, 0, NONE
     for row in range(h.port[2 * port], h.port[2 * port + 2]):
@@ -104,7 +107,10 @@ def _deliver_to_group(h, s, trace, source_port, port, check):
         if skb[SKB_FAMILY] == 6 and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
             continue
         takers += 1
-        if _queue(h, s, trace, row, skb[SKB_LEN]):
+        if not valid and h.socket[row, SOCK_READ_NS] != READ_NEVER:
+            _mib(s, IN_CSUM_ERRORS)
+            _mib(s, IN_ERRORS)
+        elif _queue(h, s, trace, row, skb[SKB_LEN]):
             took += 1
             if first == NONE:
                 first = row
@@ -113,14 +119,16 @@ def _deliver_to_group(h, s, trace, source_port, port, check):
         _mib(s, IGNORED_MULTI)
         return drop(s, trace, R_NOT_SPECIFIED)
     if took == 0:
-        return drop(s, trace, R_SOCKET_RCVBUFF)
+        return drop(s, trace, R_SOCKET_RCVBUFF if valid else R_UDP_CSUM)
     skb[SKB_SOCKET] = first
     return deliver(s, trace)
 
 
 @cold
-def _no_socket(h, s, data, trace):
+def _no_socket(h, s, data, trace, end):
     _mib(s, NO_PORTS)
+    s.skb[SKB_LEN] = end  # what follows the datagram within the packet is not quoted
+    s.skb[SKB_AVAIL] = min(s.skb[SKB_AVAIL], end)
     if s.skb[SKB_FAMILY] == 4:
         icmp_send(h, s, data, trace, ICMP_UNREACHABLE, PORT_UNREACHABLE, 0)
     else:
@@ -144,9 +152,9 @@ def udp_rcv(h, s, data, trace):
     length, check = load16be(data, at + 4), load16be(data, at + 6)
     note(trace, T_UDP_LENGTH, length, present)
     coverage = length
+    if length > present:
+        return _short(s, trace)
     if skb[SKB_PROTOCOL] == IPPROTO_UDP:
-        if length > present:
-            return _short(s, trace)
         if six and length == 0:
             length = present
         if length < UDP_HEADER:
@@ -156,7 +164,7 @@ def udp_rcv(h, s, data, trace):
         length = present
         if coverage == 0:
             coverage = length
-        if check == 0 or coverage < UDP_HEADER or coverage > length:
+        if check == 0 or coverage < UDP_HEADER:
             return _bad_checksum(s, trace, R_UDP_CSUM)
     group = (
         is_multicast(skb[SKB_DST_HI])
@@ -169,9 +177,8 @@ def udp_rcv(h, s, data, trace):
     if skb[SKB_EARLY] != NONE:
         remember_route(s)
     if group:
-        if not verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
-            return _bad_checksum(s, trace, R_UDP_CSUM)
-        return _deliver_to_group(h, s, trace, source_port, port, check)
+        valid = verified or _checksum_ok(s, data, trace, at, length, coverage, check)
+        return _deliver_to_group(h, s, trace, source_port, port, check, valid)
     row = udp_lookup(h, s, source_port, port)
     note(trace, T_UDP_SOCKET, port, row)
     if row == NONE:
@@ -179,7 +186,7 @@ def udp_rcv(h, s, data, trace):
             return _bad_checksum(s, trace, R_NO_SOCKET)
         if not verified and not _checksum_ok(s, data, trace, at, length, coverage, check):
             return _bad_checksum(s, trace, R_NO_SOCKET if six else R_UDP_CSUM)
-        return _no_socket(h, s, data, trace)
+        return _no_socket(h, s, data, trace, at - skb[SKB_IP] + length)
     if six and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
         return _bad_checksum(s, trace, R_UDP_CSUM)
     # longer datagrams are verified by the reader; one that is never read stays unverified

@@ -1,0 +1,350 @@
+"""Random hosts and packets, asked of the running kernel and of ippath: `python -m tests.kernel.differ`.
+
+Every difference is shrunk to the fewest host lines and packets that still differ, and printed as a
+scenario that can be put into the table.  A seed makes a run repeatable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tests.kernel import recorder
+from tests.kernel.compare import Replay
+from tests.kernel.packets import (
+    ROUTER_ALERT, Upper, data, echo, echo6, hop_by_hop, icmp, icmp6, ip4, ip6, record_route,
+    routing, source_route, tcp, timestamp, udp,
+)  # fmt: skip
+from tests.kernel.scenarios import Inject, Scenario
+
+STEPS = 40  # packets sent to one host
+BATCH = 20  # hosts that one recorder process asks
+# random limits and clocks differ between two runs of the kernel itself
+_LINES = """\
+ip link add r0 type tun
+ip link add r1 type tun
+ip link add r2 type tun
+net.ipv4.icmp_ratemask = 0
+net.ipv4.icmp_msgs_per_sec = 0
+net.ipv6.icmp.ratelimit = 0
+ip link set lo up
+ip link set r0 up
+ip link set r1 up
+ip link set r2 up
+ip addr add 10.0.0.1/24 dev r0
+ip addr add 10.1.0.1/24 dev r1
+ip addr add 10.2.0.1/24 dev r2
+ip addr add 2001:db8:0::1/64 dev r0
+ip addr add 2001:db8:1::1/64 dev r1
+ip addr add 2001:db8:2::1/64 dev r2"""
+_IP = {4: "ip", 6: "ip -6"}
+DEVICES = ("r0", "r1", "r2")
+_NETS4 = ("0.0.0.0/0", "77.0.0.0/8", "77.1.0.0/16", "77.1.2.0/24", "77.1.2.3/32", "10.1.0.0/16",
+          "10.0.0.128/25", "10.2.0.64/26", "66.0.0.0/8", "10.0.0.7/32")  # fmt: skip
+_NETS6 = ("::/0", "2001:db8:77::/48", "2001:db8:77:1::/64", "2001:db8:77:1::5/128",
+          "2001:db8::/32", "2001:db8:1::80/121", "2001:db8:66::/48")  # fmt: skip
+_AWAY = ("77.", "66.", "99.", "2001:db8:77", "2001:db8:66", "2001:db9")
+_OPTIONS4 = (
+    b"\x01\x01\x01\x00", record_route(1), record_route(3), b"\x07\x07\x08\x0a\x00\x00\x09",
+    timestamp(0, bytes(8)), timestamp(1, bytes(16)), ROUTER_ALERT, b"\x82\x0b" + bytes(9),
+    source_route(131, ("10.1.0.2", "10.2.0.2")), source_route(137, ("10.1.0.2",)),
+    source_route(131, ("10.0.0.1", "10.1.0.2")), source_route(131, ("10.1.0.2",), pointer=8),
+    b"\x44\x05\x05\x00\x00", b"\x07\x02", b"\x99\x00",
+)  # fmt: skip
+
+
+class Generator:
+    """Scenarios from one seed."""
+
+    def __init__(self, seed: int, families: tuple[int, ...] = (4, 6)):
+        self.random, self.seed, self.families, self.made = random.Random(seed), seed, families, 0
+
+    def some(self, chance: float) -> bool:
+        """True with this chance."""
+        return self.random.random() < chance
+
+    def scenario(self) -> Scenario:
+        """The next scenario."""
+        self.made += 1
+        lines = [*_LINES.splitlines(), *self._sysctls(), *self._routes(), *self._rules()]
+        lines += self._listeners()
+        steps: list[Any] = []
+        for k in range(STEPS):
+            family = self.random.choice(self.families)
+            packet = self._packet4() if family == 4 else self._packet6()
+            steps.append(Inject(self.random.choice(("r0", "r0", "r1", "r2")), {f"{k}": packet}))
+        name = f"random {self.seed}.{self.made}"
+        return Scenario(
+            name, "random", "\n".join(lines) + "\n", tuple(steps), ("timestamp option",)
+        )
+
+    # --- hosts ----------------------------------------------------------------------------------------
+
+    def _sysctls(self) -> Iterator[str]:
+        pick = self.random.choice
+        yield f"net.ipv4.ip_forward = {pick((1, 1, 1, 0))}"
+        yield f"net.ipv6.conf.all.forwarding = {pick((1, 1, 1, 0))}"
+        for device in ("all", *DEVICES):
+            for name, values in (
+                ("rp_filter", (0, 0, 1, 2)), ("accept_local", (0, 0, 0, 1)),
+                ("route_localnet", (0, 0, 0, 1)), ("send_redirects", (0, 1)),
+                ("shared_media", (1, 1, 0)), ("src_valid_mark", (0, 1)),
+                ("bc_forwarding", (0, 0, 0, 1)), ("accept_source_route", (0, 1)),
+            ):  # fmt: skip
+                if self.some(0.3):
+                    yield f"net.ipv4.conf.{device}.{name} = {pick(values)}"
+        if self.some(0.2):
+            yield f"net.ipv4.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
+        if self.some(0.2):
+            yield f"net.ipv6.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
+        if self.some(0.1):
+            yield "net.ipv4.icmp_errors_use_inbound_ifaddr = 1"
+        if self.some(0.1):
+            yield "net.ipv4.icmp_echo_ignore_all = 1"
+        if self.some(0.2):
+            yield "net.ipv4.icmp_echo_ignore_broadcasts = 0"
+        if self.some(0.3):
+            yield f"ip link set {pick(DEVICES)} mtu {pick((1280, 1300, 1000, 576))}"
+
+    def _routes(self) -> Iterator[str]:
+        for _ in range(self.random.randrange(7)):
+            family = self.random.choice(self.families)
+            yield f"{_IP[family]} route append {self._route(family)}"
+
+    def _route(self, family: int) -> str:
+        pick = self.random.choice
+        net = pick(_NETS4 if family == 4 else _NETS6)
+        words = []
+        kind = pick(("", "", "", "", "unreachable", "prohibit", "blackhole", "throw"))
+        k = self.random.randrange(3)
+        near = f"10.{k}.0.{pick((2, 3, 9))}" if family == 4 else f"2001:db8:{k}::{pick((2, 3, 9))}"
+        if kind:
+            words = [kind, net]
+        elif self.some(0.3):
+            words = [net, "dev", f"r{k}"]
+        else:
+            words = [net, "via", near, "dev", f"r{k}"]
+        if self.some(0.2):
+            words += ["metric", pick(("10", "20", "2000"))]
+        if family == 4 and self.some(0.1):
+            words += ["tos", pick(("0x10", "0x08"))]
+        if not kind and self.some(0.15):
+            words += ["mtu", pick(("1280", "1400", "600"))] if family == 4 else ["mtu", "1300"]
+        if not kind and self.some(0.1):
+            words += ["src", f"10.{pick((0, 1, 2))}.0.1" if family == 4 else "2001:db8:1::1"]
+        if self.some(0.2):
+            words += ["table", "100"]
+        return " ".join(words)
+
+    def _rules(self) -> Iterator[str]:
+        if not self.some(0.4):
+            return
+        pick = self.random.choice
+        for pref in sorted(self.random.sample(range(1, 1000), self.random.randrange(1, 4))):
+            family = pick(self.families)
+            selector = pick((
+                "from 10.0.0.0/25" if family == 4 else "from 2001:db8::/65",
+                "to 77.0.0.0/8" if family == 4 else "to 2001:db8:77::/48",
+                "iif r0", "iif r1", "tos 0x10", "ipproto udp dport 2000", "ipproto icmp"
+                if family == 4 else "ipproto ipv6-icmp", "sport 1000", "from all", "oif r1",
+            ))  # fmt: skip
+            action = pick((
+                "lookup 100", "lookup 100", "lookup main suppress_prefixlength 0", "unreachable",
+                "prohibit", "blackhole", "goto 32766", "nop", "lookup main",
+            ))  # fmt: skip
+            invert = "not " if self.some(0.15) and selector != "from all" else ""
+            yield f"{_IP[family]} rule add pref {pref} {invert}{selector} {action}"
+
+    def _listeners(self) -> Iterator[str]:
+        pick = self.random.choice
+        for line in (
+            "listen udp 0.0.0.0:2000", "listen udp [::]:2000 v6only", "listen udp 10.0.0.1:2000",
+            "listen udp [::]:2001", "listen udp 10.1.0.1:2001 peer 10.0.0.5:1000",
+            "listen udp 0.0.0.0:2000 dev r1", "join 239.1.1.1 dev r0", "join ff05::1:3 dev r0",
+        ):  # fmt: skip
+            if self.some(0.5):
+                yield line
+        if self.some(0.1):
+            yield f"listen udp 0.0.0.0:2002 dev {pick(DEVICES)}"
+
+    # --- packets --------------------------------------------------------------------------------------
+
+    def _address4(self, source: bool) -> str:
+        pick, number = self.random.choice, self.random.randrange
+        if self.some(0.75 if source else 0.6):
+            return f"10.{number(3)}.0.{number(2, 254)}"
+        if source:  # answers to the host itself come back in by lo, which ippath does not follow
+            return pick(("77.1.2.3", "77.9.9.9", f"66.0.0.{number(1, 250)}", "99.0.0.1", "10.0.0.0",
+                         "255.255.255.255", "0.0.0.0", "224.0.0.1", "240.0.0.1"))  # fmt: skip
+        return pick((
+            "10.0.0.1", "10.1.0.1", "10.2.0.1", f"77.1.2.{number(1, 9)}", "77.1.9.1", "77.9.9.9",
+            f"66.0.0.{number(1, 250)}", "99.0.0.1", "10.0.0.255", "10.1.0.255", "10.0.0.0",
+            "255.255.255.255", "0.0.0.0", "127.0.0.1", "127.1.2.3", "224.0.0.1", "239.1.1.1",
+            "239.9.9.9", "240.0.0.1", "0.1.2.3", "10.0.0.7",
+        ))  # fmt: skip
+
+    def _upper4(self) -> tuple[Upper | bytes, int | None]:
+        pick = self.random.choice
+        kind = self.random.random()
+        if kind < 0.55:
+            size = pick((8, 8, 8, 0, 100, 1300, 1400))
+            wrong: dict[str, int] = pick(({}, {}, {}, {}, {"damage": 1}, {"length": 7}))
+            return udp(pick((1000, 5000)), pick((2000, 2001, 9)), data(size), **wrong), None
+        if kind < 0.7:
+            return pick((echo(), echo(body=data(1400)), echo(damage=1))), None
+        if kind < 0.85:
+            quoted = ip4("10.0.0.1", "10.0.0.2", pick((udp(2000, 1000), tcp(), echo())))
+            return icmp(pick((3, 5, 11, 12, 4, 13, 17, 9, 40)), pick((0, 1, 4)), 0, quoted), None
+        if kind < 0.93:
+            return tcp(), None
+        return data(8), pick((47, 4, 200, 136, 2))
+
+    def _packet4(self) -> bytes:
+        pick = self.random.choice
+        payload, proto = self._upper4()
+        fields: dict[str, Any] = {"proto": proto, "ident": self.random.randrange(1, 65536)}
+        if self.some(0.15):
+            fields["options"] = pick(_OPTIONS4)
+        if self.some(0.15):
+            fields["ttl"] = pick((0, 1, 2))
+        if self.some(0.2):
+            fields["tos"] = pick((0x10, 0x08, 0x01, 0x1C, 0xE0, 0xFF))
+        if self.some(0.3):
+            fields["df"] = True
+        if self.some(0.05):
+            fields.update(pick(({"mf": True}, {"offset": 5}, {"damage": 1}, {"ihl": 4},
+                                {"version": 5}, {"length": 10}, {"reserved": True})))  # fmt: skip
+        to = self._address4(False)
+        if isinstance(payload, Upper) and payload.protocol == 6 and not to.startswith(_AWAY):
+            to = "77.1.2.5"  # what TCP answers is another subject
+        return ip4(self._address4(True), to, payload, **fields)
+
+    def _address6(self, source: bool) -> str:
+        pick, number = self.random.choice, self.random.randrange
+        if self.some(0.75 if source else 0.6):
+            return f"2001:db8:{number(3)}::{number(2, 0xFFFF):x}"
+        if source:
+            return pick(("2001:db8:77:1::5", f"2001:db8:66::{number(1, 250):x}", "2001:db9::1",
+                         "fe80::77", "ff02::1", "::", "::ffff:10.0.0.2"))  # fmt: skip
+        return pick((
+            "2001:db8:0::1", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:77:1::5",
+            f"2001:db8:77:1::{number(6, 99):x}", "2001:db8:77:9::1", "2001:db8:66::1",
+            "2001:db9::1", "::1", "::", "ff02::1", "ff05::1:3", "ff05::9", "ff01::1", "fe80::77",
+            "::ffff:10.0.0.2", "2001:db8:0::", "2001:db8:1::",
+        ))  # fmt: skip
+
+    def _upper6(self) -> Upper:
+        pick = self.random.choice
+        kind = self.random.random()
+        if kind < 0.6:
+            size = pick((8, 8, 8, 0, 100, 1300, 1400))
+            wrong: dict[str, int] = pick(({}, {}, {}, {}, {"damage": 1}, {"length": 7}))
+            return udp(pick((1000, 5000)), pick((2000, 2001, 9)), data(size), **wrong)
+        if kind < 0.75:
+            return pick((echo6(), echo6(body=data(1400)), echo6(damage=1)))
+        if kind < 0.88:
+            quoted = ip6("2001:db8:0::1", "2001:db8:0::2", pick((udp(2000, 1000), tcp(), echo6())))
+            return icmp6(pick((1, 2, 3, 4, 127, 200, 129, 140)), pick((0, 1, 4)), 0, quoted)
+        return tcp()
+
+    def _packet6(self) -> bytes:
+        pick = self.random.choice
+        fields: dict[str, Any] = {"label": self.random.randrange(1, 1 << 20)}
+        if self.some(0.15):
+            fields["hops"] = pick((0, 1, 2))
+        if self.some(0.15):
+            fields["traffic_class"] = pick((0x10, 0x03, 0x40))
+        if self.some(0.15):
+            fields["extensions"] = (pick((
+                hop_by_hop(b"\x05\x02\x00\x00"), hop_by_hop(b"\x1e\x00"), hop_by_hop(b"\x3e\x00"),
+                hop_by_hop(b"\x7e\x00"), hop_by_hop(b"\xbe\x00"), hop_by_hop(b"\xfe\x00"),
+                routing(0, 1, ("2001:db8:1::2",)), routing(4, 0), routing(0, 0), routing(9, 2),
+            )),)  # fmt: skip
+        if self.some(0.05):
+            fields.update(pick(({"last_header": 200}, {"length": 10}, {"version": 5})))
+        payload, to = self._upper6(), self._address6(False)
+        if payload.protocol == 6 and not to.startswith(_AWAY):
+            to = "2001:db8:77:1::9"
+        return ip6(self._address6(True), to, payload, **fields)
+
+
+def differences(scenario: Scenario, answer: dict[str, Any]) -> list[str]:
+    """What ippath does differently, in words; a host that the kernel refuses is no difference."""
+    if "error" in answer:
+        return []
+    return Replay(scenario).differences(answer["steps"])
+
+
+def ask(scenario: Scenario) -> list[str]:
+    """Ask the kernel once and compare."""
+    return differences(scenario, recorder.record([scenario])[scenario.name])
+
+
+def shrunk(scenario: Scenario) -> Scenario:
+    """The same with as few packets and host lines as still make a difference."""
+    steps, base = list(scenario.steps), _LINES.splitlines()
+    lines = scenario.host.splitlines()[len(base) :]
+
+    def differs(steps: list[Any], lines: list[str]) -> bool:
+        host = "\n".join(base + lines) + "\n"
+        try:
+            return bool(ask(Scenario("shrunk", "random", host, tuple(steps), scenario.ignore)))
+        except Exception:  # a host that misses a line it needs
+            return False
+
+    for part in (steps, lines):
+        size = max(1, len(part) // 2)
+        while size:
+            at = 0
+            while at < len(part):
+                removed = part[at : at + size]
+                del part[at : at + size]
+                if not differs(steps, lines):
+                    part[at:at] = removed
+                    at += size
+            size //= 2
+    host = "\n".join(base + lines) + "\n"
+    return Scenario(scenario.name, "random", host, tuple(steps), scenario.ignore)
+
+
+def main() -> int:
+    """Draw, ask, compare and shrink for some minutes; 1 if something differed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0, help="0: another one each time")
+    parser.add_argument("--family", type=int, choices=(4, 6), help="packets of one family")
+    parser.add_argument("--most", type=int, default=5, help="differing hosts to show")
+    given = parser.parse_args()
+    why_not = recorder.available()
+    if why_not:
+        print(f"the kernel can't be asked here: {why_not}", file=sys.stderr)
+        return 2
+    seed = given.seed or random.randrange(1, 1 << 30)
+    generator = Generator(seed, (given.family,) if given.family else (4, 6))
+    end = time.monotonic() + 60 * given.minutes
+    packets = refused = shown = 0
+    while time.monotonic() < end and shown < given.most:
+        batch = [generator.scenario() for _ in range(BATCH)]
+        answers = recorder.record(batch)
+        for scenario in batch:
+            answer = answers[scenario.name]
+            refused += "error" in answer
+            packets += 0 if "error" in answer else STEPS
+            if differences(scenario, answer):
+                small = shrunk(scenario)
+                print(f"## {scenario.name}\n{small.host.removeprefix(_LINES).lstrip()}")
+                print("\n".join(ask(small)), flush=True)
+                shown += 1
+                if shown == given.most:
+                    break
+    print(f"seed {seed}: {packets} packets to {generator.made} hosts ({refused} refused), "
+          f"{shown} differed")  # fmt: skip
+    return int(shown > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
