@@ -42,6 +42,7 @@ ip addr add 2001:db8:0::1/64 dev r0
 ip addr add 2001:db8:1::1/64 dev r1
 ip addr add 2001:db8:2::1/64 dev r2"""
 _IP = {4: "ip", 6: "ip -6"}
+_CLOCKS = ("timestamp option", "icmp timestamp")
 DEVICES = ("r0", "r1", "r2")
 _NETS4 = ("0.0.0.0/0", "77.0.0.0/8", "77.1.0.0/16", "77.1.2.0/24", "77.1.2.3/32", "10.1.0.0/16",
           "10.0.0.128/25", "10.2.0.64/26", "66.0.0.0/8", "10.0.0.7/32")  # fmt: skip

@@ -7,8 +7,10 @@ from tests.kernel.packets import (
     NOOP,
     ROUTER_ALERT,
     address,
+    checksum,
     data,
     echo,
+    eth,
     icmp,
     ip4,
     record_route,
@@ -17,7 +19,7 @@ from tests.kernel.packets import (
     timestamp,
     udp,
 )
-from tests.kernel.scenarios import Burst, Inject, Wait, router, scenario
+from tests.kernel.scenarios import Burst, Inject, Wait, ethernet, router, scenario
 
 THERE = ("10.0.0.2", "10.1.0.2")  # through the router
 HERE = ("10.0.0.2", "10.0.0.1")  # to the router
@@ -101,6 +103,48 @@ scenario(
 
 # TTL
 
+_IGMP = {
+    "query, version 3": b"\x11\x64" + bytes(10),
+    "query of 10 bytes": b"\x11\x64" + bytes(8),
+    "general query that names a source": b"\x11\x64" + bytes(6) + b"\0\0\0\1" + bytes(4),
+    "group query": b"\x11\x64\0\0\xef\x09\x09\x09" + bytes(4),
+    "group query, sources cut": b"\x11\x64\0\0\xef\x09\x09\x09\0\0\0\2" + bytes(4),
+    "report, version 1": b"\x12\0\0\0\xe0\0\0\x09",
+    "report, version 2": b"\x16\0\0\0\xe0\0\0\x09",
+    "report, version 3": b"\x22\0\0\0\0\0\0\0",
+    "leave": b"\x17\0\0\0\xe0\0\0\x09",
+    "unknown type": b"\x99\0\0\0\0\0\0\0",
+    "7 bytes": b"\x11\x64" + bytes(5),
+    # last: older queriers change how newer queries are read
+    "query, version 2": b"\x11\x64" + bytes(6),
+}
+
+
+def _igmp(message: bytes) -> bytes:
+    return message[:2] + checksum(message).to_bytes(2, "big") + message[4:]
+
+
+scenario(
+    "IGMP received",
+    "ipv4",
+    ethernet("join 239.9.9.9 dev r0"),
+    {
+        **{
+            label: eth(
+                ip4("10.0.0.2", "224.0.0.1", _igmp(message), proto=2, ttl=1),
+                dst="01:00:5e:00:00:01",
+            )
+            for label, message in _IGMP.items()
+        },
+        "bad checksum": eth(
+            ip4("10.0.0.2", "224.0.0.1", b"\x11\x64\1\1" + bytes(4), proto=2, ttl=1),
+            dst="01:00:5e:00:00:01",
+        ),
+        "report to us alone": eth(
+            ip4("10.0.0.2", "10.0.0.1", _igmp(_IGMP["report, version 2"]), proto=2, ttl=1)
+        ),
+    },
+)
 scenario(
     "TTL expiry",
     "ipv4",
@@ -314,6 +358,7 @@ scenario(
     {
         "type 19": ip4(*HERE, icmp(19, 0, 0, data(8))),
         "type 255": ip4(*HERE, icmp(255, 0, 0, data(8))),
+        "type 40 to broadcast": ip4("10.0.0.2", "10.0.0.255", icmp(40, 0, 0, data(8))),
         "type 1": ip4(*HERE, icmp(1, 0, 0, data(8))),
         "type 2": ip4(*HERE, icmp(2, 0, 0, data(8))),
         "type 7": ip4(*HERE, icmp(7, 0, 0, data(8))),

@@ -239,3 +239,30 @@ scenario(
         },
     ),
 )
+
+scenario(
+    "UDP to groups, checksums",
+    "udp",
+    router("listen udp 0.0.0.0:2000", "listen udp 0.0.0.0:2000 dev r0", "join 239.9.9.9 dev r0"),
+    {
+        "short and bad": ip4("10.0.0.2", "239.9.9.9", udp(damage=1)),
+        "long and bad, read": ip4("10.0.0.2", "239.9.9.9", udp(payload=data(100), damage=1)),
+        "long and bad, no such port": ip4(
+            "10.0.0.2", "239.9.9.9", udp(dport=9, payload=data(100), damage=1)
+        ),
+        "short and bad, no such port": ip4("10.0.0.2", "239.9.9.9", udp(dport=9, damage=1)),
+        "long and good": ip4("10.0.0.2", "239.9.9.9", udp(payload=data(100))),
+        "to broadcast, long and bad": ip4(
+            "10.0.0.2", "10.0.0.255", udp(payload=data(100), damage=1)
+        ),
+    },
+)
+scenario(
+    "UDP-Lite shorter than it says",
+    "udp",
+    router("listen udp 0.0.0.0:2000"),
+    {
+        "coverage beyond the end": ip4(*HERE, data(8), proto=136),
+        "header cut": ip4(*HERE, data(7), proto=136),
+    },
+)
