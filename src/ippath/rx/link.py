@@ -25,7 +25,7 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.trace import T_LINK, T_LINK_MAC, T_VLAN, T_VLAN_UNKNOWN, note
 from ippath.wire.ether import (
-    ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, LINK_FOUND, LINK_UNKNOWN, find_network,
+    ETH_P_ARP, ETH_P_IP, ETH_P_IPV6, LINK_BAD, LINK_FOUND, LINK_UNKNOWN, find_network,
 )  # fmt: skip
 from ippath.wire.memory import load8, load16be, load32be
 
@@ -100,6 +100,8 @@ def _link_unreadable(s, trace, status):
     skb = s.skb
     if status == LINK_UNKNOWN:
         return unsupported(s, trace, R_LINK_TYPE)
+    if status == LINK_BAD:
+        return unsupported(s, trace, R_LINK_HEADER)
     if skb[SKB_WIRE_END] > skb[SKB_END]:
         return capture_cut(s, trace, skb[SKB_IP] - skb[SKB_LINK] + 4)
     if skb[SKB_IP] > skb[SKB_LINK]:

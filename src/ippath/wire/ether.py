@@ -44,11 +44,11 @@ def _ppp_ethertype(protocol):
 
 @hot
 def _by_version(data, at, end):
-    """EtherType of a packet that starts with its IP version."""
+    """(found, EtherType) of a packet that starts with its IP version."""
     if at >= end:
-        return 0
+        return LINK_CUT, 0
     version = load8(data, at) >> 4
-    return ETH_P_IP if version == 4 else (ETH_P_IPV6 if version == 6 else 0)
+    return LINK_FOUND, ETH_P_IP if version == 4 else (ETH_P_IPV6 if version == 6 else 0)
 
 
 @kernel
@@ -71,7 +71,7 @@ def _ppp(data, at, end):
     """(found, network offset, EtherType) of a PPP frame, with or without address and control."""
     if at + 2 <= end and load16be(data, at) == 0xFF03:
         at += 2
-    if at + 1 > end:
+    if at + 1 > end or (at + 1 == end and load8(data, at) == 0xFF):
         return LINK_CUT, at, 0
     if load8(data, at) & 1:  # protocol field compressed to one byte (RFC 1661 section 6.5)
         return LINK_FOUND, at + 1, _ppp_ethertype(load8(data, at))
@@ -137,7 +137,7 @@ def _peel(data, at, end, ethertype):
                     break
             if bottom == 0:
                 return LINK_BAD, at, ethertype, vlan_protocol, outer, inner
-            ethertype = _by_version(data, at, end)
+            status, ethertype = _by_version(data, at, end)
         else:
             break
     return status, at, ethertype, vlan_protocol, outer, inner
@@ -155,11 +155,12 @@ def find_network(data, start, end, link_type):
             return LINK_CUT, start, 0, 0, -1, -1
         status, at, ethertype = LINK_FOUND, start + 14, load16be(data, start + 12)
     elif link_type == LINK_RAW:
-        status, at, ethertype = LINK_FOUND, start, _by_version(data, start, end)
+        at = start
+        status, ethertype = _by_version(data, start, end)
     else:
         status, at, ethertype = _other_link(data, start, end, link_type)
-        if status != LINK_FOUND:
-            return status, at, ethertype, 0, -1, -1
+    if status != LINK_FOUND:
+        return status, at, ethertype, 0, -1, -1
     if ethertype == ETH_P_IP or ethertype == ETH_P_IPV6 or ethertype == ETH_P_ARP:
         return status, at, ethertype, 0, -1, -1
     return _peel(data, at, end, ethertype)
