@@ -79,9 +79,7 @@ class Generator:
             packet = self._packet4() if family == 4 else self._packet6()
             steps.append(Inject(self.random.choice(("r0", "r0", "r1", "r2")), {f"{k}": packet}))
         name = f"random {self.seed}.{self.made}"
-        return Scenario(
-            name, "random", "\n".join(lines) + "\n", tuple(steps), ("timestamp option",)
-        )
+        return Scenario(name, "random", "\n".join(lines) + "\n", tuple(steps), _CLOCKS)
 
     # --- hosts ----------------------------------------------------------------------------------------
 

@@ -333,6 +333,10 @@ def ip_route_input_slow(h, s, data, trace):
     device, source, destination = skb[SKB_DEVICE], skb[SKB_SRC_LO], skb[SKB_DST_LO]
     if h.device[device, DEV_HAS4] == 0:
         return drop(s, trace, R_NOT_SPECIFIED)
+    flow = s.flow[FLOW_INPUT]  # source validation looks at protocol and ports, too
+    fill_flow4(flow, source, destination, skb[SKB_TOS] & DSCP_MASK, skb[SKB_MARK], device, NONE)
+    if h.conf[CONF_DISSECT4]:
+        dissect_ports(s, data, flow)
     if is_multicast(destination):
         return ip_route_input_mc(h, s, trace)
     if is_multicast(source) or is_limited_broadcast(source):
@@ -352,10 +356,6 @@ def ip_route_input_slow(h, s, data, trace):
         note(trace, T_LOCALNET, source, device, h.device[device, DEV_ROUTE_LOCALNET])
         if h.device[device, DEV_ROUTE_LOCALNET] == 0:
             return _martian_source(s, trace, R_IP_LOCALNET)
-    flow = s.flow[FLOW_INPUT]
-    fill_flow4(flow, source, destination, skb[SKB_TOS] & DSCP_MASK, skb[SKB_MARK], device, NONE)
-    if h.conf[CONF_DISSECT4]:
-        dissect_ports(s, data, flow)
     error = fib_lookup4(h, s, FLOW_INPUT, trace)
     if error:
         if h.device[device, DEV_FORWARDING4] == 0:
