@@ -535,3 +535,16 @@ def test_wrong_sizes(
 ) -> None:
     assert main(["bench", "toy", "--size", text]) == 2
     assert not toy_workload and "--size" in capsys.readouterr().err
+
+
+def test_the_readme_says_what_the_figures_say() -> None:
+    root = Path(__file__).parent.parent
+    figures = (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rates = [
+        float(row.split("|")[3].split()[0])  # hint on, in millions
+        for row in figures.splitlines()
+        if row.startswith("| IPv") and " local, " in row
+    ]
+    assert len(rates) == 4
+    told = f"{min(rates):.0f} to {max(rates):.0f} M packets/s"
+    assert told in (root / "README.md").read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ class Memory(Workload):
     )
     unit = "packets"
     target = "less than 600 MB beyond the mapped capture, whatever its size"
-    quantities = {BEYOND: "MB", PEAK: "with capture"}
+    quantities = {BEYOND: "MB beyond", PEAK: "MB in all"}
     sizes = (200_000_000, 4_000_000_000)
     warms_up = False
     plans = (Plan(1, 1, 0.0), Plan(1, 1, 0.0))
