@@ -93,7 +93,7 @@ _ENDS_WAY_BACK = {
 # from here on a look-up is that of a message that this host sends
 _AFTER_ROUTE = {
     TR.T_DELIVER, TR.T_ERROR_ROUTE, TR.T_TTL, TR.T_MTU, TR.T_OPTIONS, TR.T_FORWARD, TR.T_FORWARD_L2,
-    TR.T_NO_FORWARD6, TR.T_SCOPE6, TR.T_EXTHDR,
+    TR.T_NO_FORWARD6, TR.T_SCOPE6, TR.T_EXTHDR, TR.T_ROUTING,
 }  # fmt: skip
 _ASIDE = {
     TR.T_VERDICT, TR.T_ICMP_SEND, TR.T_ICMP6_SEND, TR.T_REDIRECT, TR.T_MARTIAN_SOURCE,
@@ -406,6 +406,9 @@ class _Words:
             "matches": lambda v: "matches" if v[0] else "no match",
             "joined": lambda v: "joined" if v[0] else "not joined",
             "sent": lambda v: "sent" if v[0] else "not sent",
+            "sender": lambda v: (
+                "a socket of this host sent it" if v[0] else "no socket of this host sent it"
+            ),
             "rtype": lambda v: ROUTE_KINDS[v[0]],
             "handler": lambda v: "there is a handler" if v[0] else "no handler",
             "socket": lambda v: self.socket(v[0]),

@@ -64,6 +64,16 @@ class Device:
     addresses: list[Address] = field(default_factory=list)
     multicast: set[tuple[int, int]] = field(default_factory=set)  # joined groups (family, address)
 
+    @property
+    def raw_ip(self) -> bool:
+        """Whether frames have no link header and no link-level addresses."""
+        return self.kind in ("tun", "none", "ppp")
+
+    @property
+    def asks_neighbours(self) -> bool:
+        """Whether link-level addresses are asked for, and solicited-node groups joined (not NOARP)."""
+        return not (self.raw_ip or self.kind == "loopback" or self.noarp)
+
 
 @dataclass
 class Nexthop:

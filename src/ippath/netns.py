@@ -20,7 +20,7 @@ from ippath.fib.reference import source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
-from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
+from ippath.model import Address, Device, Host, Listener, Nexthop, Route, Rule
 from ippath.reasons import REASON_NAMES, VERDICTS
 from ippath.switches import resolve
 from ippath.verdicts import Verdicts
@@ -125,7 +125,7 @@ class Netns:
         return table, matrix
 
     def _fill_device(self, row: np.ndarray, device: Device) -> None:
-        from ippath.fib.control import effective_sysctl
+        from ippath.fib.control import effective_sysctl, own_sysctl
 
         def four(name: str) -> int:
             return effective_sysctl(self.host, 4, device, name)
@@ -134,7 +134,6 @@ class Netns:
             return effective_sysctl(self.host, 6, device, name)
 
         loopback = device.kind == "loopback"
-        raw = device.kind in ("tun", "none", "ppp")
         has = {a.family for a in device.addresses}
         row[T.DEV_IFINDEX] = device.ifindex
         row[T.DEV_UP] = int(device.up)
@@ -144,8 +143,8 @@ class Netns:
         row[T.DEV_MTU6] = self._number(f"net.ipv6.conf.{device.name}.mtu", device.mtu)
         row[T.DEV_HAS4] = (2 if 4 in has else 1) if device.mtu >= 68 else 0
         row[T.DEV_HAS6] = int(device.mtu >= 1280)
-        row[T.DEV_RAW_IP] = int(raw)
-        row[T.DEV_NOARP] = int(raw or loopback or device.noarp)
+        row[T.DEV_RAW_IP] = int(device.raw_ip)
+        row[T.DEV_NOARP] = int(not device.asks_neighbours)
         row[T.DEV_MASTER] = T.NONE
         row[T.DEV_GROUP] = device.group
         row[T.DEV_CARRIER] = int(device.carrier)
@@ -167,20 +166,32 @@ class Netns:
             (T.DEV_DROP_UNICAST_L2_6, "drop_unicast_in_l2_multicast"),
             (T.DEV_HOP_LIMIT6, "hop_limit"), (T.DEV_FORCE_FORWARDING6, "force_forwarding"),
             (T.DEV_IGNORE_LINKDOWN6, "ignore_routes_with_linkdown"),
+            (T.DEV_OIF_ADDRS_ONLY, "use_oif_addrs_only"),
+            (T.DEV_SUPPRESS_FRAG_NDISC, "suppress_frag_ndisc"),
         ):  # fmt: skip
             row[column] = six(name)
+        for column, name in ((T.DEV_SEG6, "seg6_enabled"), (T.DEV_RPL6, "rpl_seg_enabled")):
+            row[column] = min(own_sysctl(self.host, 6, "all", name), six(name))
 
     def _build_addresses(self) -> np.ndarray:
+        anycast = {
+            (hop.device, route.prefix)
+            for route in self.host.routes
+            if (route.family, route.type, route.plen) == (6, "anycast", 128)
+            and route.protocol == "kernel"
+            for hop in route.nexthops
+        }
         rows = []
         for k, device in enumerate(self.host.devices):
-            for address in device.addresses:
+            for address in _kernel_order(device.addresses):
                 bits = 32 if address.family == 4 else 128
                 base = address.ip if address.peer is None else address.peer
                 prefix = base >> (bits - address.plen) << (bits - address.plen)
                 rows.append(
                     [address.family, k, *halves(address.ip), *halves(prefix), address.plen,
                      address.scope, int(address.secondary), int(address.tentative),
-                     int(address.deprecated)]
+                     int(address.deprecated),
+                     int(address.family == 6 and (device.name, prefix) in anycast)]
                 )  # fmt: skip
         return np.array(rows, np.int64) if rows else np.zeros((0, T.ADDR_COLUMNS), np.int64)
 
@@ -308,6 +319,8 @@ class Netns:
         conf[T.CONF_ICMP6_ECHO_IGNORE_ALL] = number("net.ipv6.icmp.echo_ignore_all", 0)
         conf[T.CONF_ICMP6_ECHO_IGNORE_MULTICAST] = number("net.ipv6.icmp.echo_ignore_multicast", 0)
         conf[T.CONF_ICMP6_ECHO_IGNORE_ANYCAST] = number("net.ipv6.icmp.echo_ignore_anycast", 0)
+        conf[T.CONF_ANYCAST_SRC_ECHO6] = number("net.ipv6.anycast_src_echo_reply", 0)
+        conf[T.CONF_ANYCAST_AS_UNICAST6] = number("net.ipv6.icmp.error_anycast_as_unicast", 0)
         conf[T.CONF_HASH_POLICY4] = number("net.ipv4.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_POLICY6] = number("net.ipv6.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_FIELDS4] = number("net.ipv4.fib_multipath_hash_fields", 7)
@@ -611,6 +624,18 @@ def _port_group(listener: Listener) -> tuple[int, bool]:
     """Sockets with an address of their own stand before the wildcard ones of their port."""
     mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
     return listener.port, (listener.ip & 0xFFFFFFFF if mapped else listener.ip) == 0
+
+
+def _kernel_order(addresses: list[Address]) -> list[Address]:
+    """IPv6 addresses as the kernel lists them, by scope, newest first; IPv4 ones as they were added."""
+
+    def scope(address: Address) -> int:
+        if address.ip == 1 or address.ip >> 118 == 0x3FA:
+            return 2
+        return 5 if address.ip >> 118 == 0x3FB else 14
+
+    six = [a for a in reversed(addresses) if a.family == 6]
+    return [a for a in addresses if a.family == 4] + sorted(six, key=scope, reverse=True)
 
 
 def _bit_list(text: str) -> int:

@@ -52,6 +52,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("IP_LOCAL_SOURCE", "the source is one of this host's own addresses"),
     Reason("INVALID_PROTO", "protocol not possible here"),
     Reason("IPV6DISABLED", "IPv6 is switched off on the device"),
+    Reason("IPV6_BAD_EXTHDR", "the extension headers of a quoted packet do not end"),
     Reason("IPV6_NDISC_FRAG", "fragmented neighbour discovery"),
     Reason("IPV6_NDISC_HOP_LIMIT", "neighbour discovery from beyond the link"),
     Reason("IPV6_NDISC_BAD_CODE", "neighbour discovery with a wrong ICMPv6 code"),
@@ -66,6 +67,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("OUTGOING", "sent by this host, not received", own=True),
     Reason("CAPTURE_CUT", "the capture kept too few bytes to decide", own=True),
     Reason("FRAGMENT", "fragments need the reassembly engine", own=True),
+    Reason("SEGMENT_ROUTING", "segment routing is on, and ippath does not do it", own=True),
     Reason("NO_DEVICE", "the capture interface maps to no device of the host", own=True),
 )
 

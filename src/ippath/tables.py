@@ -26,19 +26,22 @@ NONE = -1
     DEV_BC_FORWARDING, DEV_IGNORE_LINKDOWN4, DEV_LOG_MARTIANS, DEV_MC_FORWARDING4,
     DEV_DISABLE6, DEV_DROP_UNICAST_L2_6, DEV_HOP_LIMIT6, DEV_FORCE_FORWARDING6,
     DEV_IGNORE_LINKDOWN6, DEV_OIF_ADDRS_ONLY, DEV_ACCEPT_REDIRECTS, DEV_MC_FORWARDING6,
+    DEV_SEG6, DEV_RPL6, DEV_SUPPRESS_FRAG_NDISC,
     DEV_VLAN_FIRST, DEV_VLAN_COUNT,
     DEV_COLUMNS,
-) = range(37)  # fmt: skip
+) = range(40)  # fmt: skip
 
 # --- VLAN devices: rows of one parent stand together ---------------------------------------------
 VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
 
-# --- addresses, in device order -------------------------------------------------------------------
+# --- addresses, in device order ------------------------------------------------------------------
+# IPv6 as the kernel lists them: wider scopes first, then newer ones
 (
     ADDR_FAMILY, ADDR_DEVICE, ADDR_HI, ADDR_LO, ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_PLEN, ADDR_SCOPE,
     ADDR_SECONDARY, ADDR_TENTATIVE, ADDR_DEPRECATED,
+    ADDR_ANYCAST,  # the subnet-router anycast address of its network is ours too
     ADDR_COLUMNS,
-) = range(12)  # fmt: skip
+) = range(13)  # fmt: skip
 
 # --- multicast groups joined, sorted by device ------------------------------------------------------
 GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
@@ -87,6 +90,7 @@ ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, AC
 
 # errors of a look-up (errno, as the kernel returns them)
 ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11, 2
+EADDRNOTAVAIL = 99
 
 # --- UDP sockets -------------------------------------------------------------------------------------
 (
@@ -124,8 +128,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_MAX_DST_LENGTH, CONF_L3MDEV_ACCEPT, CONF_MULTIPATH_USE_NEIGH,
     CONF_HINT, CONF_LIST, CONF_LIST_GAP_NS, CONF_ASSUME_NEIGH, CONF_BROADCAST_HINT,
     CONF_EARLY_DEMUX,  # it is on, and a socket is connected
+    CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
     CONF_PROTOCOLS4_0,
-) = range(42)  # fmt: skip
+) = range(44)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_COLUMNS = CONF_PROTOCOLS6_0 + 4
 HINT_OFF, HINT_ON, HINT_STRICT = range(3)

@@ -204,6 +204,9 @@ def _take_printed(draft: Draft, reader: Reader, family: int | None, name: str) -
         add_address(draft.host, name, address)
     except ControlError as error:
         raise refused(error, written.at) from None
+    if address.family == 6:  # printed newest first
+        first = next(k for k, a in enumerate(device.addresses) if a.family == 6)
+        device.addresses.insert(first, device.addresses.pop())
 
 
 def read_inet_line(draft: Draft, reader: Reader) -> None:

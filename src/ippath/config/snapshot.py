@@ -200,7 +200,8 @@ class _Reader:
             device.vlan_protocol = 0x88A8 if data.get("protocol") == "802.1ad" else 0x8100
         if kind == "vrf":
             device.vrf_table = _table(data.get("table", 0))
-        device.addresses = [self._address(a) for a in entry.get("addr_info", ()) if a]
+        listed = [self._address(a) for a in entry.get("addr_info", ()) if a]
+        device.addresses = in_order_of_adding(listed)
         self.host.devices.append(device)
 
     def _address(self, entry: dict[str, Any]) -> Address:
@@ -372,6 +373,11 @@ def _rules_changed(rules: list[Rule], family: int) -> bool:
     return [r for r in rules if r.family == family] != plain
 
 
+def in_order_of_adding(listed: list[Address]) -> list[Address]:
+    """Addresses as they were added, from those that the kernel lists: it lists IPv6 newest first."""
+    return [a for a in listed if a.family == 4] + [a for a in reversed(listed) if a.family == 6]
+
+
 def default_groups(device: Device) -> set[tuple[int, int]]:
     """The groups that Linux joins by itself on a device that is up (RFC 1112, RFC 4291 2.8)."""
     if not device.up:
@@ -380,7 +386,7 @@ def default_groups(device: Device) -> set[tuple[int, int]]:
     for address in device.addresses:
         if address.family == 4:
             groups.add((4, 0xE0000001))
-        else:  # the solicited-node group
+        elif device.asks_neighbours:  # the solicited-node group
             groups.add((6, 0xFF0200000000000000000001FF000000 | (address.ip & 0xFFFFFF)))
     return groups
 

@@ -55,6 +55,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "net.ipv6.ip6frag_time": (0, 0x7FFFFFFF),
     "net.ipv6.bindv6only": (0, 1),
     "net.ipv6.flowlabel_reflect": (0, 7),
+    "net.ipv6.anycast_src_echo_reply": (0, 255),
 }  # fmt: skip
 _LISTS = {"net.ipv6.icmp.ratemask"}
 _DEVICE_RANGES = {"hop_limit": (1, 255), "disable_ipv6": (0, 1), "force_forwarding": (0, 1),

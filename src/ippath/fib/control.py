@@ -340,9 +340,15 @@ def _add_address_routes6(host: Host, device: Device, address: Address) -> None:
         if address.peer is not None:
             to = _kernel_route(6, address.peer, 128, TABLE_MAIN, "unicast", device, metric)
             _insert(host, to)
-    device.multicast.add((6, SOLICITED_NODE | (address.ip & 0xFFFFFF)))
+    _join_solicited_node(device, address.ip)
     if own_sysctl(host, 6, device.name, "forwarding"):
         _add_anycast6(host, device, address)
+
+
+def _join_solicited_node(device: Device, address: int) -> None:
+    """Be reachable by neighbour solicitations for the address (kernel: addrconf_join_solict)."""
+    if device.asks_neighbours:
+        device.multicast.add((6, SOLICITED_NODE | (address & 0xFFFFFF)))
 
 
 def _add_anycast6(host: Host, device: Device, address: Address) -> None:
@@ -353,7 +359,7 @@ def _add_anycast6(host: Host, device: Device, address: Address) -> None:
     if subnet == 0:
         return
     _insert(host, _kernel_route(6, subnet, 128, TABLE_LOCAL, "anycast", device))
-    device.multicast.add((6, SOLICITED_NODE | (subnet & 0xFFFFFF)))
+    _join_solicited_node(device, subnet)
 
 
 def del_address(host: Host, device_name: str, family: int, ip: int, plen: int) -> None:

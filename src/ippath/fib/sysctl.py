@@ -23,7 +23,8 @@ DEFAULTS6 = {
     "force_forwarding": 0, "ignore_routes_with_linkdown": 0, "accept_redirects": 1,
     "accept_ra": 1, "accept_source_route": 0, "addr_gen_mode": 0, "keep_addr_on_down": 0,
     "mc_forwarding": 0, "proxy_ndp": 0, "use_oif_addrs_only": 0, "autoconf": 1, "mtu": 0,
-    "accept_dad": 1, "accept_ra_rt_info_max_plen": 0,
+    "accept_dad": 1, "accept_ra_rt_info_max_plen": 0, "seg6_enabled": 0, "rpl_seg_enabled": 0,
+    "suppress_frag_ndisc": 1,
 }  # fmt: skip
 # what `all` starts with where it differs from a device's own default
 ALL_DEFAULTS4 = {"accept_source_route": 0}

@@ -6,26 +6,31 @@ Drops: NOT_SPECIFIED, IP_INHDR, UNHANDLED_PROTO, PKT_TOO_SMALL; some with ICMPv6
 
 from __future__ import annotations
 
+from ippath.frag.defrag import defragment
 from ippath.jit import cold, kernel
-from ippath.mib import M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTruncatedPkts
+from ippath.mib import (
+    M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTruncatedPkts, M_Ip6ReasmOKs, M_Ip6ReasmReqds,
+)  # fmt: skip
 from ippath.reasons import (
-    R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_SMALL, R_UNHANDLED_PROTO,
+    R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_SMALL, R_SEGMENT_ROUTING, R_UNHANDLED_PROTO,
 )  # fmt: skip
 from ippath.rx.icmpv6_send import icmp6_send
-from ippath.rx.packet import CONTINUE, DONE, capture_cut, count, drop
+from ippath.rx.packet import CONTINUE, DONE, capture_cut, count, drop, unsupported
 from ippath.tables import (
-    CONF_MAX_DST_LENGTH, CONF_MAX_DST_OPTIONS, CONF_MAX_HBH_LENGTH, CONF_MAX_HBH_OPTIONS,
-    PACKET_HOST, SKB_AVAIL, SKB_DST_HI, SKB_IP, SKB_LEN, SKB_NEXTHDR_AT, SKB_OPT_ALERT,
-    SKB_PKT_TYPE, SKB_PROTOCOL, SKB_TRANSPORT,
+    CONF_MAX_DST_LENGTH, CONF_MAX_DST_OPTIONS, CONF_MAX_HBH_LENGTH, CONF_MAX_HBH_OPTIONS, DEV_RPL6,
+    DEV_SEG6, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_FRAG, SKB_IP, SKB_LEN,
+    SKB_NEXTHDR_AT, SKB_OPT_ALERT, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_TRANSPORT,
 )  # fmt: skip
-from ippath.trace import T_EXTHDR, note
+from ippath.trace import T_EXTHDR, T_EXTHDR_LONG, T_ROUTING, T_SEGMENTS, note
 from ippath.wire.icmp import HEADER_FIELD, ICMP6_PARAMETER_PROBLEM, UNKNOWN_OPTION
 from ippath.wire.ipv6 import (
-    HEADER, NEXTHDR_DEST, NEXTHDR_HOP, TLV_CALIPSO, TLV_IOAM, TLV_JUMBO, TLV_PAD1, TLV_PADN,
-    TLV_ROUTER_ALERT, is_multicast,
+    FRAGMENT_HEADER, FRAGMENT_OFFSET, HEADER, MORE_FRAGMENTS, NEXTHDR_DEST, NEXTHDR_FRAGMENT,
+    NEXTHDR_HOP, NEXTHDR_ROUTING, PAYLOAD_LENGTH, RPL_ROUTING, SEGMENT_ROUTING, TLV_CALIPSO, TLV_IOAM, TLV_JUMBO,
+    TLV_PAD1, TLV_PADN, TLV_ROUTER_ALERT, is_multicast,
 )  # fmt: skip
-from ippath.wire.memory import load8, load32be
+from ippath.wire.memory import load8, load16be, load32be
 
+ATOMIC_FRAGMENT = 2  # SKB_FRAG behind a fragment header: none of the bits of a real fragment
 JUMBO_LEAST = 65536
 
 
@@ -119,7 +124,8 @@ def _parse_options(h, s, data, trace, at, size, header, payload):
             elif hop and option == TLV_JUMBO:
                 outcome = _jumbo(h, s, data, trace, here, payload)
             elif hop and (option == TLV_CALIPSO or option == TLV_IOAM):
-                if option == TLV_CALIPSO and length < 10:
+                too_short = option == TLV_CALIPSO and length < 10
+                if too_short or (option == TLV_IOAM and (here - skb[SKB_IP]) & 3):
                     outcome = drop(s, trace, R_IP_INHDR)
             elif refuse_unknown:
                 outcome = drop(s, trace, R_UNHANDLED_PROTO)
@@ -142,12 +148,19 @@ def _options_header(h, s, data, trace, at, header, payload):
         return capture_cut(s, trace, at - skb[SKB_IP] + 8)
     size = (load8(data, at + 1) + 1) * 8 if fits else 0
     longest = h.conf[CONF_MAX_HBH_LENGTH] if header == NEXTHDR_HOP else h.conf[CONF_MAX_DST_LENGTH]
-    if fits == 0 or at + size > skb[SKB_IP] + skb[SKB_LEN] or size > longest:
+    whole = fits > 0 and at + size <= skb[SKB_IP] + skb[SKB_LEN]
+    if not whole or size > longest:
         note(trace, T_EXTHDR, header, at - skb[SKB_IP], 0)
+        if whole:
+            note(trace, T_EXTHDR_LONG, size, longest)
+        elif header == NEXTHDR_DEST:
+            count(s, M_Ip6InHdrErrors)
         return drop(s, trace, R_NOT_SPECIFIED)
     if at + size > skb[SKB_IP] + skb[SKB_AVAIL]:
         return capture_cut(s, trace, at + size - skb[SKB_IP])
     outcome = _parse_options(h, s, data, trace, at, size, header, payload)
+    if outcome == DONE and header == NEXTHDR_DEST:
+        count(s, M_Ip6InHdrErrors)
     note(trace, T_EXTHDR, header, at - skb[SKB_IP], outcome == CONTINUE)
     if outcome == CONTINUE:
         skb[SKB_PROTOCOL] = load8(data, at)
@@ -168,10 +181,7 @@ def parse_hop_by_hop(h, s, data, trace, payload):
 @kernel
 def destination_options(h, s, data, trace):
     """Destination options at local delivery (kernel: ipv6_destopt_rcv)."""
-    outcome = _options_header(h, s, data, trace, s.skb[SKB_TRANSPORT], NEXTHDR_DEST, 1)
-    if outcome == DONE:
-        count(s, M_Ip6InHdrErrors)
-    return outcome
+    return _options_header(h, s, data, trace, s.skb[SKB_TRANSPORT], NEXTHDR_DEST, 1)
 
 
 @kernel
@@ -184,13 +194,21 @@ def routing_header(h, s, data, trace):
         return capture_cut(s, trace, at - skb[SKB_IP] + 8)
     size = (load8(data, at + 1) + 1) * 8 if fits else 0
     if fits == 0 or at + size > skb[SKB_IP] + skb[SKB_LEN]:
+        note(trace, T_EXTHDR, NEXTHDR_ROUTING, at - skb[SKB_IP], 0)
         count(s, M_Ip6InHdrErrors)
         return drop(s, trace, R_NOT_SPECIFIED)
+    kind, left = load8(data, at + 2), load8(data, at + 3)
+    note(trace, T_ROUTING, kind, at - skb[SKB_IP], left)
     if skb[SKB_PKT_TYPE] != PACKET_HOST or is_multicast(skb[SKB_DST_HI]):
         count(s, M_Ip6InAddrErrors)
         return drop(s, trace, R_NOT_SPECIFIED)
-    left = load8(data, at + 3)
-    note(trace, T_EXTHDR, 43, at - skb[SKB_IP], left == 0)
+    if kind == SEGMENT_ROUTING or kind == RPL_ROUTING:
+        column = DEV_SEG6 if kind == SEGMENT_ROUTING else DEV_RPL6
+        enabled = h.device[skb[SKB_DEVICE], column]
+        note(trace, T_SEGMENTS, skb[SKB_DEVICE], enabled)
+        if enabled:
+            return unsupported(s, trace, R_SEGMENT_ROUTING)
+        return drop(s, trace, R_NOT_SPECIFIED)
     if left:
         count(s, M_Ip6InHdrErrors)
         icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, HEADER_FIELD, at - skb[SKB_IP] + 2)
@@ -198,4 +216,36 @@ def routing_header(h, s, data, trace):
     skb[SKB_PROTOCOL] = load8(data, at)
     skb[SKB_NEXTHDR_AT] = at - skb[SKB_IP]
     skb[SKB_TRANSPORT] = at + size
+    return CONTINUE
+
+
+@kernel
+def fragment_header(h, s, data, trace):
+    """Fragment header at local delivery (kernel: ipv6_frag_rcv).
+
+    An atomic fragment is a whole packet (RFC 6946), if it is the only fragment header; all others
+    need reassembly.
+    """
+    skb = s.skb
+    at = skb[SKB_TRANSPORT]
+    good = skb[SKB_FRAG] == 0
+    if good:
+        count(s, M_Ip6ReasmReqds)
+        jumbo = load16be(data, skb[SKB_IP] + PAYLOAD_LENGTH) == 0
+        good = not jumbo and at + FRAGMENT_HEADER <= skb[SKB_IP] + skb[SKB_LEN]
+    note(trace, T_EXTHDR, NEXTHDR_FRAGMENT, at - skb[SKB_IP], good)
+    if not good:
+        count(s, M_Ip6InHdrErrors)
+        icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, HEADER_FIELD, at - skb[SKB_IP])
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if at + FRAGMENT_HEADER > skb[SKB_IP] + skb[SKB_AVAIL]:
+        return capture_cut(s, trace, at + FRAGMENT_HEADER - skb[SKB_IP])
+    word = load16be(data, at + 2)
+    skb[SKB_FRAG] = ATOMIC_FRAGMENT
+    if word & (FRAGMENT_OFFSET | MORE_FRAGMENTS):
+        return defragment(s, trace, word & FRAGMENT_OFFSET, word & MORE_FRAGMENTS)
+    count(s, M_Ip6ReasmOKs)
+    skb[SKB_PROTOCOL] = load8(data, at)
+    skb[SKB_NEXTHDR_AT] = at - skb[SKB_IP]
+    skb[SKB_TRANSPORT] = at + FRAGMENT_HEADER
     return CONTINUE

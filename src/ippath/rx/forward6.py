@@ -19,18 +19,16 @@ from ippath.tables import (
     CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
     DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, MISC_COLLECT, NONE, PACKET_HOST, ROUTE_MTU,
     ROUTE_MTU_LOCK, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
-    SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO,
+    SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_NO_FORWARD6, T_SCOPE6, T_TTL, note
 from ippath.tx.emit import neighbour_answers
-from ippath.tx.ip_output6 import finish_output6
+from ippath.tx.ip_output6 import MINIMUM_MTU, finish_output6, route_mtu6
 from ippath.wire.icmp import (
     ADDRESS_UNREACHABLE, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG, ICMP6_UNREACHABLE, NOT_NEIGHBOUR,
 )  # fmt: skip
 from ippath.wire.ipv6 import HOP_LIMIT, is_link_local, is_loopback, is_multicast, is_unspecified
 from ippath.wire.memory import copy, load8, store8
-
-MINIMUM_MTU = 1280
 
 
 @hot
@@ -42,16 +40,6 @@ def forward_mtu6(h, s):
     if route != NONE and h.fib6.route[route, ROUTE_MTU_LOCK] and h.fib6.route[route, ROUTE_MTU]:
         mtu = h.fib6.route[route, ROUTE_MTU]
     return max(mtu, MINIMUM_MTU)
-
-
-@hot
-def output_mtu6(h, s):
-    """MTU that the output step compares with: any metric counts (kernel: ip6_skb_dst_mtu)."""
-    skb = s.skb
-    route = skb[DST_ROUTE]
-    if route != NONE and h.fib6.route[route, ROUTE_MTU]:
-        return max(h.fib6.route[route, ROUTE_MTU], MINIMUM_MTU)
-    return max(h.device[skb[DST_DEVICE], DEV_MTU6], MINIMUM_MTU)
 
 
 @hot
@@ -101,7 +89,8 @@ def ip6_forward(h, s, data, trace):
         count(s, M_Ip6InTooBigErrors)
         count(s, M_Ip6FragFails)
         return drop(s, trace, R_PKT_TOO_BIG)
-    mtu = output_mtu6(h, s)
+    skb[SKB_TTL_SPENT] = 1
+    mtu = route_mtu6(h, skb[DST_ROUTE], out)  # any metric counts from here on, locked or not
     if length > mtu:
         note(trace, T_MTU, length, mtu, out, 1)
         icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)

@@ -1,6 +1,7 @@
-"""ICMPv6 input (kernel: icmpv6_rcv, ndisc_rcv; RFC 4443, RFC 4861 section 7.1).
+"""ICMPv6 input (kernel: icmpv6_rcv, icmpv6_notify, ndisc_rcv; RFC 4443, RFC 4861 section 7.1).
 
-Drops: ICMP_CSUM, PKT_TOO_SMALL, IPV6_NDISC_HOP_LIMIT, IPV6_NDISC_BAD_CODE, UNHANDLED_PROTO.
+Errors are checked and counted; what they teach routes and sockets comes with the path MTU engine.
+Drops: ICMP_CSUM, PKT_TOO_SMALL, IPV6_BAD_EXTHDR, IPV6_NDISC_*, NO_SOCKET, NOT_SPECIFIED.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from ippath.mib import (
     M_Icmp6InRouterAdvertisements, M_Icmp6InRouterSolicits, M_Icmp6InTimeExcds, M_Icmp6InType0,
 )  # fmt: skip
 from ippath.reasons import (
-    R_ICMP_CSUM, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_HOP_LIMIT, R_NONE, R_NOT_SPECIFIED,
-    R_UNHANDLED_PROTO,
+    R_ICMP_CSUM, R_IPV6_BAD_EXTHDR, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_FRAG,
+    R_IPV6_NDISC_HOP_LIMIT, R_NONE, R_NOT_SPECIFIED, R_NO_SOCKET, R_PKT_TOO_SMALL,
 )  # fmt: skip
-from ippath.rx.icmpv6_send import anycast_address, icmp6_echo_reply
+from ippath.rx.dissect6 import skip_extensions
+from ippath.rx.icmpv6_send import icmp6_echo_reply
 from ippath.rx.packet import capture_cut, consume, count, deliver, drop, unchecked
 from ippath.tables import (
     CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
-    SKB_AVAIL, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_TRANSPORT,
+    DEV_SUPPRESS_FRAG_NDISC, DST_NH, DST_ROUTE, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
+    SKB_FRAG, SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TRANSPORT,
 )  # fmt: skip
-from ippath.trace import T_ICMP_IN, note
+from ippath.trace import T_ICMP_IN, T_NDISC_FRAG, T_QUOTED6, note
+from ippath.tx.route_output6 import is_anycast_route6
+from ippath.udp.lookup import udp_lookup
 from ippath.wire.checksum import pseudo6, transport_ok
 from ippath.wire.icmp import (
-    ICMP6_ECHO, ICMP6_ECHO_REPLY, ICMP6_INFORMATIONAL, ICMP6_PARAMETER_PROBLEM, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG,
-    ICMP6_UNREACHABLE, ICMP_HEADER, MLD2_REPORT, MLD_QUERY, MLD_REDUCTION, MLD_REPORT,
-    NDISC_NEIGHBOUR_ADVERTISEMENT, NDISC_NEIGHBOUR_SOLICITATION, NDISC_REDIRECT,
-    NDISC_ROUTER_ADVERTISEMENT, NDISC_ROUTER_SOLICITATION,
+    ICMP6_ECHO, ICMP6_ECHO_REPLY, ICMP6_EXTENDED_ECHO_REPLY, ICMP6_INFORMATIONAL,
+    ICMP6_PARAMETER_PROBLEM, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG, ICMP6_UNREACHABLE, ICMP_HEADER,
+    MLD2_REPORT, MLD_QUERY, MLD_REDUCTION, MLD_REPORT, NDISC_NEIGHBOUR_ADVERTISEMENT,
+    NDISC_NEIGHBOUR_SOLICITATION, NDISC_REDIRECT, NDISC_ROUTER_ADVERTISEMENT,
+    NDISC_ROUTER_SOLICITATION,
 )  # fmt: skip
-from ippath.wire.ipv6 import HEADER, HOP_LIMIT, NEXTHDR_ICMP, is_multicast
-from ippath.wire.memory import load8, load32be
+from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
+from ippath.wire.ipv6 import (
+    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_multicast,
+)  # fmt: skip
+from ippath.wire.memory import load8, load16be, load32be, load64be
 
+TRANSPORT_QUOTED = 8  # bytes behind the IPv6 headers that a quotation must hold
 NDISC_HOP_LIMIT = 255
 
 
@@ -75,19 +85,86 @@ def _count_type(s, kind):
 @kernel
 def _echo(h, s, data, trace, at, size):
     skb = s.skb
-    if h.conf[CONF_ICMP6_ECHO_IGNORE_ALL]:
-        return drop(s, trace, R_NOT_SPECIFIED)
+    anycast = is_anycast_route6(
+        h, skb[DST_ROUTE], skb[DST_NH], skb[SKB_DST_HI], skb[SKB_DST_LO]
+    )  # fmt: skip
+    ignored = h.conf[CONF_ICMP6_ECHO_IGNORE_ALL]
     if is_multicast(skb[SKB_DST_HI]):
-        if h.conf[CONF_ICMP6_ECHO_IGNORE_MULTICAST]:
-            return drop(s, trace, R_NOT_SPECIFIED)
-    elif h.conf[CONF_ICMP6_ECHO_IGNORE_ANYCAST] and anycast_address(
-        h, skb[SKB_DST_HI], skb[SKB_DST_LO]
-    ):
+        ignored |= h.conf[CONF_ICMP6_ECHO_IGNORE_MULTICAST]
+    if anycast:
+        ignored |= h.conf[CONF_ICMP6_ECHO_IGNORE_ANYCAST]
+    if ignored:
         return drop(s, trace, R_NOT_SPECIFIED)
-    icmp6_echo_reply(
-        h, s, data, trace, load32be(data, at + 4), at + ICMP_HEADER, size - ICMP_HEADER
-    )
+    code, info = load8(data, at + 1), load32be(data, at + 4)
+    body = at + ICMP_HEADER
+    if icmp6_echo_reply(h, s, data, trace, code, info, body, size - ICMP_HEADER, anycast):
+        return deliver(s, trace)
+    return drop(s, trace, R_NOT_SPECIFIED)
+
+
+@kernel
+def _error(s, trace, reason):
+    count(s, M_Icmp6InErrors)
+    return drop(s, trace, reason)
+
+
+@kernel
+def _has_sender(h, s, data, quoted, transport, protocol):
+    """Does a socket of this host send what is quoted (kernel: __udp6_lib_err, tcp_v6_err)?"""
+    if protocol == IPPROTO_TCP:
+        return False
+    skb = s.skb
+    src_hi, src_lo, own = skb[SKB_SRC_HI], skb[SKB_SRC_LO], skb[SKB_PROTOCOL]
+    dst_hi, dst_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
+    # the socket that would get an answer to the packet quoted
+    skb[SKB_SRC_HI] = load64be(data, quoted + DESTINATION)
+    skb[SKB_SRC_LO] = load64be(data, quoted + DESTINATION + 8)
+    skb[SKB_DST_HI] = load64be(data, quoted + SOURCE)
+    skb[SKB_DST_LO] = load64be(data, quoted + SOURCE + 8)
+    skb[SKB_PROTOCOL] = protocol
+    row = udp_lookup(h, s, load16be(data, transport + 2), load16be(data, transport))
+    skb[SKB_SRC_HI], skb[SKB_SRC_LO], skb[SKB_PROTOCOL] = src_hi, src_lo, own
+    skb[SKB_DST_HI], skb[SKB_DST_LO] = dst_hi, dst_lo
+    return row != NONE
+
+
+@kernel
+def _icmpv6_notify(h, s, data, trace, at, size):
+    """Hand an error to the protocol that it concerns; errors that concern nobody are counted."""
+    quoted = at + ICMP_HEADER
+    length = size - ICMP_HEADER
+    present = min(length, s.skb[SKB_IP] + s.skb[SKB_AVAIL] - quoted)
+    if length < HEADER:
+        return _error(s, trace, R_PKT_TOO_SMALL)
+    if present < HEADER:
+        return capture_cut(s, trace, quoted + HEADER - s.skb[SKB_IP])
+    protocol, inner, _ = skip_extensions(data, quoted, present)
+    if inner < 0 or inner + TRANSPORT_QUOTED > present:
+        if present < length:
+            return capture_cut(s, trace, s.skb[SKB_LEN])
+        return _error(s, trace, R_IPV6_BAD_EXTHDR if inner < 0 else R_PKT_TOO_SMALL)
+    if protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE or protocol == IPPROTO_TCP:
+        found = _has_sender(h, s, data, quoted, quoted + inner, protocol)
+        note(trace, T_QUOTED6, length, protocol, found)
+        if not found:
+            count(s, M_Icmp6InErrors)
     return deliver(s, trace)
+
+
+@kernel
+def _ndisc_rcv(h, s, data, trace, code):
+    """Neighbour discovery's first checks (kernel: ndisc_rcv); what it teaches is not kept."""
+    skb = s.skb
+    if skb[SKB_FRAG]:
+        suppress = h.device[skb[SKB_DEVICE], DEV_SUPPRESS_FRAG_NDISC]
+        note(trace, T_NDISC_FRAG, skb[SKB_DEVICE], suppress)
+        if suppress:
+            return drop(s, trace, R_IPV6_NDISC_FRAG)
+    if load8(data, skb[SKB_IP] + HOP_LIMIT) != NDISC_HOP_LIMIT:
+        return drop(s, trace, R_IPV6_NDISC_HOP_LIMIT)
+    if code:
+        return drop(s, trace, R_IPV6_NDISC_BAD_CODE)
+    return consume(s, trace, R_NONE)
 
 
 @cold
@@ -104,27 +181,22 @@ def icmpv6_rcv(h, s, data, trace):
             return capture_cut(s, trace, before + ICMP_HEADER)
     elif not transport_ok(data, at, size, pseudo6(data, skb[SKB_IP], NEXTHDR_ICMP, size)):
         count(s, M_Icmp6InCsumErrors)
-        count(s, M_Icmp6InErrors)
-        return drop(s, trace, R_ICMP_CSUM)
+        return _error(s, trace, R_ICMP_CSUM)
     if size < ICMP_HEADER:
-        count(s, M_Icmp6InErrors)
-        return drop(s, trace, R_NOT_SPECIFIED)
+        return _error(s, trace, R_NOT_SPECIFIED)
     kind, code = load8(data, at), load8(data, at + 1)
     note(trace, T_ICMP_IN, kind, code)
     _count_type(s, kind)
+    if kind < ICMP6_INFORMATIONAL:  # errors, those of unknown type too
+        if kind == ICMP6_TOO_BIG and size < ICMP_HEADER + HEADER:
+            return _error(s, trace, R_NOT_SPECIFIED)
+        return _icmpv6_notify(h, s, data, trace, at, size)
     if kind == ICMP6_ECHO:
         return _echo(h, s, data, trace, at, size)
-    if kind == ICMP6_TOO_BIG and size < ICMP_HEADER + HEADER:
-        count(s, M_Icmp6InErrors)
-        return drop(s, trace, R_NOT_SPECIFIED)
+    if kind == ICMP6_ECHO_REPLY or kind == ICMP6_EXTENDED_ECHO_REPLY:
+        return drop(s, trace, R_NO_SOCKET)  # no socket of this host waits for echo replies
     if NDISC_ROUTER_SOLICITATION <= kind <= NDISC_REDIRECT:
-        if load8(data, skb[SKB_IP] + HOP_LIMIT) != NDISC_HOP_LIMIT:
-            return drop(s, trace, R_IPV6_NDISC_HOP_LIMIT)
-        if code:
-            return drop(s, trace, R_IPV6_NDISC_BAD_CODE)
+        return _ndisc_rcv(h, s, data, trace, code)
+    if kind == MLD_QUERY or kind == MLD_REPORT:
         return consume(s, trace, R_NONE)
-    if kind == MLD_QUERY or kind == MLD_REPORT or kind == MLD_REDUCTION or kind == MLD2_REPORT:
-        return consume(s, trace, R_NONE)
-    if kind < ICMP6_INFORMATIONAL and not (ICMP6_UNREACHABLE <= kind <= ICMP6_PARAMETER_PROBLEM):
-        return drop(s, trace, R_UNHANDLED_PROTO)
-    return deliver(s, trace)
+    return drop(s, trace, R_NOT_SPECIFIED)

@@ -4,28 +4,30 @@ icmpv6_echo_reply, ndisc_send_redirect; RFC 4443 section 2.4).
 
 from __future__ import annotations
 
-from ippath.fib.search import search6
 from ippath.jit import cold, kernel
 from ippath.mib import (
-    M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutMsgs, M_Icmp6OutParmProblems,
-    M_Icmp6OutPktTooBigs, M_Icmp6OutRateLimitHost, M_Icmp6OutRedirects, M_Icmp6OutTimeExcds,
-    M_Icmp6OutType0, M_IcmpOutRateLimitGlobal,
+    M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutErrors, M_Icmp6OutMsgs,
+    M_Icmp6OutParmProblems, M_Icmp6OutPktTooBigs, M_Icmp6OutRateLimitHost, M_Icmp6OutRedirects,
+    M_Icmp6OutTimeExcds, M_Icmp6OutType0, M_IcmpOutRateLimitGlobal, M_Ip6OutNoRoutes,
 )  # fmt: skip
-from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows
+from ippath.rx.dissect6 import dissect6, skip_extensions
+from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
-    ADDR_HI, ADDR_LO, CONF_FWMARK_REFLECT6, CONF_ICMP6_RATELIMIT_NS,
-    CONF_ICMP6_RATEMASK_HI, CONF_ICMP6_RATEMASK_LO, DEV_HOP_LIMIT6, DEV_LOOPBACK,
-    DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, FLOW_OIF,
-    FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NODE_COUNT, NODE_FIRST,
-    NODE_PLEN, NONE, PACKET_HOST, RES_NH, RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_TYPE, RTN_ANYCAST,
-    SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE,
-    SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
+    ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK_HI, CONF_ICMP6_RATEMASK_LO, DEV_HOP_LIMIT6,
+    DEV_LOOPBACK, DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
+    DST_ROUTE, ENETUNREACH, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE,
+    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH,
+    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE,
+    SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO,
+    SKB_TOS, SKB_TTL_SPENT,
 )  # fmt: skip
-from ippath.trace import T_ICMP6_SEND, T_REDIRECT, note
+from ippath.trace import T_ICMP6_SEND, T_MTU6_SMALL, T_REDIRECT, note
 from ippath.tx.emit import neighbour_row
-from ippath.tx.ip_output6 import ip_output6
+from ippath.tx.ip_output6 import MINIMUM_MTU, ip_output6, route_mtu6
 from ippath.tx.route_output6 import (
-    address_row6, link_local_address, route_output6, select_source6,
+    choose_source6, is_anycast_route6, is_own_address6, is_own_anycast6, link_local_address,
+    look_up_output6, select_source6,
 )  # fmt: skip
 from ippath.wire.checksum import pseudo6, transport
 from ippath.wire.icmp import (
@@ -33,14 +35,12 @@ from ippath.wire.icmp import (
     ICMP6_TOO_BIG, ICMP6_UNREACHABLE, ICMP_HEADER, NDISC_REDIRECT, UNKNOWN_OPTION,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, NEXTHDR_AUTH, NEXTHDR_DEST, NEXTHDR_FRAGMENT, NEXTHDR_HOP, NEXTHDR_ICMP,
-    NEXTHDR_ROUTING, NEXT_HEADER, SOURCE, is_link_local, is_multicast, is_unspecified,
+    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_link_local, is_loopback,
+    is_multicast, is_unspecified,
 )  # fmt: skip
-from ippath.wire.memory import copy, load8, load16be, store8, store16be, store32be, store64be
+from ippath.wire.memory import copy, load8, store8, store16be, store32be, store64be
 
-MINIMUM_MTU = 1280
 SENT, SUPPRESSED, LIMITED_ALL, LIMITED_PEER, NO_WAY_BACK = range(5)
-MAX_EXTENSIONS = 64
 
 
 @kernel
@@ -63,68 +63,15 @@ def count_icmp6_out(s, kind):
 
 
 @kernel
-def skip_extensions(s, data):
-    """(upper protocol, its offset from the IP header, fragment offset, end seen) of the packet in hand.
-
-    The offset is -1 where the chain runs out of the captured packet (kernel: ipv6_skip_exthdr).
-    """
-    skb = s.skb
-    ip, avail = skb[SKB_IP], skb[SKB_AVAIL]
-    header, at = load8(data, ip + NEXT_HEADER), HEADER
-    fragment = 0
-    for _ in range(MAX_EXTENSIONS):
-        if not (
-            header == NEXTHDR_HOP
-            or header == NEXTHDR_ROUTING
-            or header == NEXTHDR_FRAGMENT
-            or header == NEXTHDR_AUTH
-            or header == NEXTHDR_DEST
-        ):
-            return header, at, fragment
-        if at + 8 > avail:
-            return header, -1, fragment
-        if header == NEXTHDR_FRAGMENT:
-            fragment = load16be(data, ip + at + 2) & 0xFFF8
-            size = 8
-            if fragment:
-                return load8(data, ip + at), at + 8, fragment
-        elif header == NEXTHDR_AUTH:
-            size = (load8(data, ip + at + 1) + 2) * 4
-        else:
-            size = (load8(data, ip + at + 1) + 1) * 8
-        header = load8(data, ip + at)
-        at += size
-    return header, -1, fragment
-
-
-@kernel
 def _is_ineligible(s, data):
     """Is the packet in hand an ICMPv6 error, which must not be answered (kernel: is_ineligible)?"""
     skb = s.skb
-    header, at, fragment = skip_extensions(s, data)
-    if at < 0:
+    header, at, fragment = skip_extensions(data, skb[SKB_IP], skb[SKB_AVAIL])
+    if at < 0 or header != NEXTHDR_ICMP:
         return False
-    if header == NEXTHDR_ICMP:
-        if fragment:
-            return False
-        if at + 1 > skb[SKB_AVAIL]:
-            return True
-        return load8(data, skb[SKB_IP] + at) < ICMP6_INFORMATIONAL
-    return False
-
-
-@kernel
-def anycast_address(h, hi, lo):
-    """Is this an anycast address of the host (kernel: ipv6_anycast_destination)?"""
-    fib = h.fib6
-    for table in range(fib.table.shape[0]):
-        node = search6(fib, table, hi, lo)
-        if node != NONE and fib.node[node, NODE_PLEN] == 128:
-            first = fib.node[node, NODE_FIRST]
-            for route in range(first, first + fib.node[node, NODE_COUNT]):
-                if fib.route[route, ROUTE_TYPE] == RTN_ANYCAST:
-                    return True
-    return False
+    if at + 1 > skb[SKB_AVAIL]:
+        return fragment == 0  # a first fragment without the message's first byte may be answered
+    return load8(data, skb[SKB_IP] + at) < ICMP6_INFORMATIONAL
 
 
 @kernel
@@ -138,10 +85,8 @@ def _is_limited(h, kind):
 
 
 @kernel
-def _peer_limit(h, s, limited, out, hi, lo):
+def _peer_limit(h, s, out, hi, lo):
     """Per-destination limit, then the charge to the shared bucket (kernel: icmpv6_xrlim_allow)."""
-    if not limited:
-        return True
     if h.device[out, DEV_LOOPBACK] == 0 and h.conf[CONF_ICMP6_RATELIMIT_NS] > 0:
         peer = find_peer(h, s, 6, hi, lo)
         if not peer_allows(s, peer, h.conf[CONF_ICMP6_RATELIMIT_NS]):
@@ -152,18 +97,69 @@ def _peer_limit(h, s, limited, out, hi, lo):
 
 
 @kernel
+def _global_limit(h, s, limited):
+    """The limit for all, from which messages by the loopback device are free (icmpv6_global_allow)."""
+    if not limited or h.device[s.skb[SKB_DEVICE], DEV_LOOPBACK] or global_allows(h, s):
+        return True
+    s.counters[M_IcmpOutRateLimitGlobal] += 1
+    return False
+
+
+@kernel
+def _count_no_way_back(h, s, data):
+    """Look the way back up a second time, as IPsec wants it, for the sake of its counter.
+
+    The way is that of the packet in hand turned round, by the device that it came by (kernel:
+    icmpv6_route_lookup, xfrm_decode_session_reverse).  Without IPsec its route is not used.
+    """
+    skb, flow = s.skb, s.flow[FLOW_SPARE]
+    dissect6(s, data, flow)
+    ports = flow[FLOW_DPORT] << 16 | flow[FLOW_SPORT]
+    error = look_up_output6(
+        h, s, FLOW_SPARE, skb[SKB_DST_HI], skb[SKB_DST_LO], skb[SKB_SRC_HI], skb[SKB_SRC_LO],
+        skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], None,
+    )  # fmt: skip
+    if error == ENETUNREACH:
+        s.counters[M_Ip6OutNoRoutes] += 1
+
+
+@kernel
 def _hop_limit(h, s):
     result, flow = s.result[FLOW_OUTPUT], s.flow[FLOW_OUTPUT]
     limit = h.fib6.route[result[RES_ROUTE], ROUTE_HOPLIMIT]
     return limit if limit else h.device[flow[FLOW_OIF], DEV_HOP_LIMIT6]
 
 
+@cold
+def copy_packet6(s, data, at, size):
+    """Copy the first `size` bytes of the packet in hand to `scratch[at]`, its hop limit as spent.
+
+    What the capture cut off reads as zeros.
+    """
+    skb, buf = s.skb, s.scratch
+    present = min(size, skb[SKB_AVAIL])
+    copy(buf, at, data, skb[SKB_IP], present)
+    for k in range(present, size):
+        store8(buf, at + k, 0)
+    if skb[SKB_TTL_SPENT]:
+        store8(buf, at + HOP_LIMIT, load8(buf, at + HOP_LIMIT) - 1)
+
+
 @kernel
 def _write_and_send(
     h, s, trace, kind, code, info, label, traffic_class, hop_limit, dst_hi, dst_lo, size
 ):
-    """Complete the message whose body is in scratch from byte 48 and send it; `size` counts the ICMPv6 part."""
+    """Complete the message whose body is in scratch from byte 48 and send it.
+
+    `size` counts the ICMPv6 part.  False if the route's MTU is too small for IPv6 (kernel:
+    ip6_setup_cork).
+    """
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
+    mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_ROUTE], flow[FLOW_OIF])
+    if mtu < MINIMUM_MTU:
+        note(trace, T_MTU6_SMALL, mtu)
+        s.counters[M_Icmp6OutErrors] += 1
+        return False
     store32be(buf, 0, (6 << 28) | (traffic_class << 20) | label)
     store16be(buf, 4, size)
     store8(buf, 6, NEXTHDR_ICMP)
@@ -178,18 +174,24 @@ def _write_and_send(
     store32be(buf, HEADER + 4, info)
     store16be(buf, HEADER + 2, transport(buf, HEADER, size, pseudo6(buf, 0, NEXTHDR_ICMP, size)))
     count_icmp6_out(s, kind)
-    ip_output6(h, s, trace, HEADER + size)
+    ip_output6(h, s, trace, HEADER + size, mtu)
+    return True
+
+
+@kernel
+def _was_meant_for_one(skb):
+    """Unicast, at link level too?"""
+    return not is_multicast(skb[SKB_DST_HI]) and skb[SKB_PKT_TYPE] == PACKET_HOST
 
 
 @kernel
 def _answerable(s, data, kind, code, info):
     """May the packet in hand be answered with this error (RFC 4443 section 2.4 (e))?"""
     skb = s.skb
-    if is_multicast(skb[SKB_DST_HI]) or skb[SKB_PKT_TYPE] != PACKET_HOST:
+    if not _was_meant_for_one(skb):
         option = 0
         if kind == ICMP6_PARAMETER_PROBLEM and code == UNKNOWN_OPTION:
-            if info < skb[SKB_AVAIL]:
-                option = load8(data, skb[SKB_IP] + info)
+            option = load8(data, skb[SKB_IP] + info) if info < skb[SKB_AVAIL] else 0x80
         if kind != ICMP6_TOO_BIG and option & 0xC0 != 0x80:
             return False
     if is_unspecified(skb[SKB_SRC_HI], skb[SKB_SRC_LO]) or is_multicast(skb[SKB_SRC_HI]):
@@ -197,44 +199,66 @@ def _answerable(s, data, kind, code, info):
     return not _is_ineligible(s, data)
 
 
+@kernel
+def _error_source(h, s, hi, lo):
+    """Source address of an error to (hi, lo), or :: to leave it to the route (kernel: icmp6_send).
+
+    The address that the packet was sent to, if it is ours; else the best of the device it came by.
+    """
+    skb = s.skb
+    device, dst_hi, dst_lo = skb[SKB_DEVICE], skb[SKB_DST_HI], skb[SKB_DST_LO]
+    if _was_meant_for_one(skb) and (
+        is_own_address6(h, device, dst_hi, dst_lo) or is_own_anycast6(h, device, dst_hi, dst_lo)
+    ):
+        return dst_hi, dst_lo
+    error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, NEXTHDR_ICMP, 0, NONE, None)
+    if error == 0 and h.fib6.route[s.result[FLOW_SPARE, RES_ROUTE], ROUTE_PREFSRC_SET]:
+        return 0, 0
+    row = select_source6(h, device, hi, lo)
+    if row == NONE:
+        return 0, 0
+    return h.address[row, ADDR_HI], h.address[row, ADDR_LO]
+
+
 @cold
 def icmp6_send(h, s, data, trace, kind, code, info):
     """Answer the packet in hand with an ICMPv6 error, if it may be answered."""
     skb = s.skb
     hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
-    if not _answerable(s, data, kind, code, info) or anycast_address(h, hi, lo):
+    if not _answerable(s, data, kind, code, info):
         note(trace, T_ICMP6_SEND, kind, code, hi, lo, SUPPRESSED)
         return
-    device = skb[SKB_DEVICE]
     limited = _is_limited(h, kind)
-    if h.device[device, DEV_LOOPBACK] == 0 and limited and not global_allows(h, s):
-        s.counters[M_IcmpOutRateLimitGlobal] += 1
+    if not _global_limit(h, s, limited):
         note(trace, T_ICMP6_SEND, kind, code, hi, lo, LIMITED_ALL)
         return
-    src_hi, src_lo = 0, 0
-    if not is_multicast(skb[SKB_DST_HI]) and (
-        address_row6(h, skb[SKB_DST_HI], skb[SKB_DST_LO]) != NONE
-        or anycast_address(h, skb[SKB_DST_HI], skb[SKB_DST_LO])
-    ):
-        src_hi, src_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
+    src_hi, src_lo = _error_source(h, s, hi, lo)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
-    if is_unspecified(src_hi, src_lo):
-        # the address of the incoming device, unless the route names one (kernel: icmp6_send)
-        row = select_source6(h, device, hi, lo)
-        if row != NONE:
-            src_hi, src_lo = h.address[row, ADDR_HI], h.address[row, ADDR_LO]
-    oif = device if is_link_local(hi) else NONE
-    if route_output6(h, s, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, oif, trace):
+    oif = skb[SKB_DEVICE] if is_link_local(hi) or is_loopback(hi, lo) else NONE
+    error = look_up_output6(
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, mark, NEXTHDR_ICMP, kind << 8 | code, oif, trace,
+    )  # fmt: skip
+    if limited:
+        if error:
+            s.counters[M_Ip6OutNoRoutes] += 1
+            s.counters[M_Icmp6OutRateLimitHost] += 1
+            note(trace, T_ICMP6_SEND, kind, code, hi, lo, NO_WAY_BACK)
+            return
+        if not _peer_limit(h, s, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
+            note(trace, T_ICMP6_SEND, kind, code, hi, lo, LIMITED_PEER)
+            return
+    if choose_source6(h, s, error, oif, trace):
         note(trace, T_ICMP6_SEND, kind, code, hi, lo, NO_WAY_BACK)
         return
-    if not _peer_limit(h, s, limited, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
-        note(trace, T_ICMP6_SEND, kind, code, hi, lo, LIMITED_PEER)
+    result = s.result[FLOW_OUTPUT]
+    if h.conf[CONF_ANYCAST_AS_UNICAST6] == 0 and is_anycast_route6(
+        h, result[RES_ROUTE], result[RES_NH], hi, lo
+    ):
+        note(trace, T_ICMP6_SEND, kind, code, hi, lo, SUPPRESSED)
         return
+    _count_no_way_back(h, s, data)
     quoted = min(skb[SKB_LEN], MINIMUM_MTU - HEADER - ICMP_HEADER)
-    present = min(quoted, skb[SKB_AVAIL])
-    copy(s.scratch, HEADER + ICMP_HEADER, data, skb[SKB_IP], present)
-    for k in range(present, quoted):
-        store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
+    copy_packet6(s, data, HEADER + ICMP_HEADER, quoted)
     note(trace, T_ICMP6_SEND, kind, code, hi, lo, SENT)
     _write_and_send(
         h, s, trace, kind, code, info, 0, 0, _hop_limit(h, s), hi, lo, ICMP_HEADER + quoted
@@ -242,30 +266,40 @@ def icmp6_send(h, s, data, trace, kind, code, info):
 
 
 @kernel
-def icmp6_echo_reply(h, s, data, trace, info, body, size):
-    """Answer an echo request; `size` bytes of body start at `body` in the packet."""
+def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
+    """Answer an echo request; `size` bytes of body start at `body` in the packet.
+
+    True if the answer was sent (kernel: icmpv6_echo_reply).
+    """
     skb = s.skb
     hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
     src_hi, src_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
-    if is_multicast(src_hi) or anycast_address(h, src_hi, src_lo):
+    unicast = h.fib6.route[skb[DST_ROUTE], ROUTE_TYPE] == RTN_LOCAL
+    if not unicast and not (anycast and h.conf[CONF_ANYCAST_SRC_ECHO6]):
         src_hi, src_lo = 0, 0
     device = skb[SKB_DEVICE]
-    limited = _is_limited(h, ICMP6_ECHO_REPLY)
-    if limited and not global_allows(h, s):
-        return
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
-    if route_output6(h, s, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, device, trace):
-        note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, 0, hi, lo, NO_WAY_BACK)
-        return
-    if not _peer_limit(h, s, limited, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
-        return
+    error = look_up_output6(
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, mark, NEXTHDR_ICMP, ICMP6_ECHO_REPLY << 8,
+        device, trace,
+    )  # fmt: skip
+    if choose_source6(h, s, error, device, trace):
+        note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, NO_WAY_BACK)
+        return False
+    limited = _is_limited(h, ICMP6_ECHO_REPLY)
+    if not _global_limit(h, s, limited):
+        note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, LIMITED_ALL)
+        return False
+    if limited and not _peer_limit(h, s, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
+        note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, LIMITED_PEER)
+        return False
     present = max(0, min(size, skb[SKB_IP] + skb[SKB_AVAIL] - body))
     copy(s.scratch, HEADER + ICMP_HEADER, data, body, present)
     for k in range(present, size):
         store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
-    note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, 0, hi, lo, SENT)
-    _write_and_send(
-        h, s, trace, ICMP6_ECHO_REPLY, 0, info, 0, skb[SKB_TOS], _hop_limit(h, s), hi, lo,
+    note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, SENT)
+    return _write_and_send(
+        h, s, trace, ICMP6_ECHO_REPLY, code, info, 0, skb[SKB_TOS], _hop_limit(h, s), hi, lo,
         ICMP_HEADER + size,
     )  # fmt: skip
 
@@ -275,6 +309,11 @@ def ndisc_send_redirect(h, s, data, trace):
     """Tell the sender of the packet in hand about the better first hop (RFC 4861 section 8.2)."""
     skb = s.skb
     device = skb[DST_DEVICE]
+    # one limit for each destination, one for each source
+    peer = find_peer(h, s, 6, skb[SKB_DST_HI], skb[SKB_DST_LO])
+    if not peer_allows(s, peer, SECOND):
+        note(trace, T_REDIRECT, 0)
+        return
     target_hi, target_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
     if skb[DST_GATEWAY_FAMILY]:
         target_hi, target_lo = skb[DST_GATEWAY_HI], skb[DST_GATEWAY_LO]
@@ -288,7 +327,10 @@ def ndisc_send_redirect(h, s, data, trace):
         return
     hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
     src_hi, src_lo = h.address[source, ADDR_HI], h.address[source, ADDR_LO]
-    if route_output6(h, s, src_hi, src_lo, hi, lo, 0, 0, NEXTHDR_ICMP, device, trace):
+    if look_up_output6(
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, NEXTHDR_ICMP, NDISC_REDIRECT << 8, device,
+        trace,
+    ):  # fmt: skip
         note(trace, T_REDIRECT, 0)
         return
     nh = s.result[FLOW_OUTPUT, RES_NH]
@@ -296,7 +338,7 @@ def ndisc_send_redirect(h, s, data, trace):
         note(trace, T_REDIRECT, 0)
         return
     peer = find_peer(h, s, 6, hi, lo)
-    if not peer_allows(s, peer, 1_000_000_000):
+    if not peer_allows(s, peer, SECOND):
         note(trace, T_REDIRECT, 0)
         return
     note(trace, T_REDIRECT, 1)

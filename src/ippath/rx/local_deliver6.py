@@ -2,26 +2,26 @@
 ip6_protocol_deliver_rcu).
 
 Drops: IP_INADDRERRORS (group not joined), IP_NOPROTO, and those of the headers.
-Unsupported: FRAGMENT.
+Unsupported: FRAGMENT, SEGMENT_ROUTING.
 """
 
 from __future__ import annotations
 
 from ippath.fib.local import has_joined
-from ippath.frag.defrag import defragment
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
-    M_Ip6InDelivers, M_Ip6InDiscards, M_Ip6InHdrErrors, M_Ip6InMcastOctets, M_Ip6InMcastPkts,
+    M_Ip6InDelivers, M_Ip6InDiscards, M_Ip6InMcastOctets, M_Ip6InMcastPkts,
     M_Ip6InUnknownProtos,
 )  # fmt: skip
-from ippath.reasons import R_IP_INADDRERRORS, R_IP_NOPROTO, R_NONE, R_NOT_SPECIFIED
-from ippath.rx.exthdr import destination_options, routing_header
+from ippath.reasons import R_IP_INADDRERRORS, R_IP_NOPROTO, R_NOT_SPECIFIED
+from ippath.rx.dissect6 import MAX_EXTENSIONS
+from ippath.rx.exthdr import destination_options, fragment_header, routing_header
 from ippath.rx.icmpv6_input import icmpv6_rcv
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.local_deliver4 import has_handler
-from ippath.rx.packet import CONTINUE, capture_cut, consume, count, deliver, drop
+from ippath.rx.packet import CONTINUE, DONE, count, deliver, drop
 from ippath.tables import (
-    CONF_PROTOCOLS6_0, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FRAG, SKB_IP, SKB_LEN,
+    CONF_PROTOCOLS6_0, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
     SKB_NEXTHDR_AT, SKB_PROTOCOL, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import T_DELIVER, T_MCAST6, note
@@ -35,30 +35,7 @@ from ippath.wire.ipv6 import (
     NEXTHDR_DEST, NEXTHDR_FRAGMENT, NEXTHDR_HOP, NEXTHDR_ICMP, NEXTHDR_NONE, NEXTHDR_ROUTING,
     is_multicast,
 )  # fmt: skip
-from ippath.wire.memory import load8, load16be
-
-MAX_EXTENSIONS = 64
-FRAGMENT_HEADER = 8
-
-
-@kernel
-def _fragment_header(s, data, trace):
-    """An atomic fragment is a whole packet; all others need reassembly (RFC 6946)."""
-    skb = s.skb
-    at = skb[SKB_TRANSPORT]
-    if at + FRAGMENT_HEADER > skb[SKB_IP] + skb[SKB_LEN]:
-        count(s, M_Ip6InHdrErrors)
-        return drop(s, trace, R_NOT_SPECIFIED)
-    if at + FRAGMENT_HEADER > skb[SKB_IP] + skb[SKB_AVAIL]:
-        return capture_cut(s, trace, at + FRAGMENT_HEADER - skb[SKB_IP])
-    word = load16be(data, at + 2)
-    skb[SKB_FRAG] = word & 0xFFF9
-    if skb[SKB_FRAG]:
-        return defragment(s, trace, word & 0xFFF8, word & 1)
-    skb[SKB_PROTOCOL] = load8(data, at)
-    skb[SKB_NEXTHDR_AT] = at - skb[SKB_IP]
-    skb[SKB_TRANSPORT] = at + FRAGMENT_HEADER
-    return CONTINUE
+from ippath.wire.memory import load8
 
 
 @kernel
@@ -72,22 +49,37 @@ def _is_mld(s, data):
     return kind == MLD_QUERY or kind == MLD_REPORT or kind == MLD_REDUCTION or kind == MLD2_REPORT
 
 
-@hot
-def ip6_input(h, s, data, trace):
-    """Deliver the packet in hand to its protocol; always DONE."""
+@kernel
+def _is_walked(protocol):
+    """Extension headers that local delivery reads one by one."""
+    return protocol == NEXTHDR_DEST or protocol == NEXTHDR_ROUTING or protocol == NEXTHDR_FRAGMENT
+
+
+@cold
+def _walk_extensions(h, s, data, trace):
+    """Read extension headers up to the protocol behind them; CONTINUE, or DONE."""
     skb = s.skb
     for _ in range(MAX_EXTENSIONS):
         protocol = skb[SKB_PROTOCOL]
+        if not _is_walked(protocol):
+            break
         if protocol == NEXTHDR_DEST:
             outcome = destination_options(h, s, data, trace)
         elif protocol == NEXTHDR_ROUTING:
             outcome = routing_header(h, s, data, trace)
-        elif protocol == NEXTHDR_FRAGMENT:
-            outcome = _fragment_header(s, data, trace)
         else:
-            break
+            outcome = fragment_header(h, s, data, trace)
         if outcome != CONTINUE:
             return outcome
+    return CONTINUE
+
+
+@hot
+def ip6_input(h, s, data, trace):
+    """Deliver the packet in hand to its protocol; always DONE."""
+    skb = s.skb
+    if _is_walked(skb[SKB_PROTOCOL]) and _walk_extensions(h, s, data, trace) != CONTINUE:
+        return DONE
     protocol = skb[SKB_PROTOCOL]
     handled = protocol != NEXTHDR_HOP and has_handler(h, CONF_PROTOCOLS6_0, protocol)
     note(trace, T_DELIVER, protocol, handled or protocol == NEXTHDR_NONE)
@@ -106,7 +98,7 @@ def ip6_input(h, s, data, trace):
         return deliver(s, trace)
     if protocol == NEXTHDR_NONE:
         count(s, M_Ip6InDelivers)
-        return consume(s, trace, R_NONE)
+        return drop(s, trace, R_NOT_SPECIFIED)  # a handler of its own discards it
     count(s, M_Ip6InUnknownProtos)
     icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, UNKNOWN_NEXT_HEADER, skb[SKB_NEXTHDR_AT])
     return drop(s, trace, R_IP_NOPROTO)

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
-from ippath.jit import cold, hot
+from ippath.jit import hot
 from ippath.tables import (
     CONF_DISSECT6, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
-    DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
+    DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
     DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
-    DST_SET, DST_TABLE, DST_TYPE, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
+    DST_SET, DST_TABLE, DST_TYPE, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
     FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT,
     FLOW_TOS, HINT_HI, HINT_LO, HINT_TOS, HINT_VALID, MISC_HINT_MISSED, MISC_HINT_REFUSED,
     MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH,
     RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_DST_HI, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST,
-    RTN_UNICAST, RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_HINTED,
+    RTN_UNICAST, RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_HINTED,
     SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
-from ippath.trace import T_HINT6, T_ROUTE6, note
-from ippath.rx.icmpv6_send import skip_extensions
-from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
+from ippath.trace import T_HINT6, T_LOOPED6, T_ROUTE6, note
+from ippath.rx.dissect6 import dissect6
 from ippath.wire.ipv6 import is_link_local, is_multicast
-from ippath.wire.memory import load16be, load32be
+from ippath.wire.memory import load32be
 
 IDENTITY6 = 1 << 32  # keeps IPv6 route identities apart from IPv4 ones
 FAMILY6 = 6
@@ -60,20 +59,6 @@ def ip6_extract_route_hint(h, s):
     hint[HINT_TOS] = skb[SKB_TOS]
 
 
-@cold
-def _dissect(s, data, flow):
-    """Upper protocol and ports of the packet (kernel: skb_flow_dissect)."""
-    protocol, at, fragment = skip_extensions(s, data)
-    skb = s.skb
-    flow[FLOW_PROTOCOL] = protocol
-    flow[FLOW_SPORT] = 0
-    flow[FLOW_DPORT] = 0
-    if at >= 0 and fragment == 0 and at + 4 <= skb[SKB_AVAIL]:
-        if protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE:
-            flow[FLOW_SPORT] = load16be(data, skb[SKB_IP] + at)
-            flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
-
-
 @hot
 def ip6_route_input(h, s, data, trace):
     """Attach a route to the packet in hand, an error route if there is none."""
@@ -98,7 +83,7 @@ def ip6_route_input(h, s, data, trace):
     flow[FLOW_STRICT] = is_link_local(dst_hi) or is_multicast(dst_hi)
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     if h.conf[CONF_DISSECT6] or h.conf[CONF_HASH_POLICY6] == 1:
-        _dissect(s, data, flow)
+        dissect6(s, data, flow)
     error, multipath = fib_lookup6(h, s, FLOW_INPUT, trace)
     route, nh = result[RES_ROUTE], result[RES_NH]
     skb[DST_SET] = 1
@@ -126,6 +111,10 @@ def ip6_route_input(h, s, data, trace):
     if kind == RTN_LOCAL or kind == RTN_ANYCAST:
         skb[DST_TYPE] = RTN_LOCAL
         skb[DST_LOCAL] = 1
+    elif h.device[skb[DST_DEVICE], DEV_LOOPBACK]:
+        skb[DST_TYPE] = RTN_UNREACHABLE
+        skb[DST_ERROR] = ENETUNREACH
+        note(trace, T_LOOPED6, skb[DST_DEVICE])
     elif is_multicast(fib.route[route, ROUTE_DST_HI]):
         skb[DST_TYPE] = RTN_MULTICAST
     else:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.jit import kernel
+from ippath.mib import M_Ip6OutNoRoutes
 from ippath.tables import (
-    ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN, ADDR_TENTATIVE,
-    CONF_FORWARDING6, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE,
-    FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER, FLOW_PROTOCOL,
-    FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, NH_DEVICE, NONE,
-    RES_NH, RES_ROUTE, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET,
+    ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
+    ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
+    EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
+    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER,
+    FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_PLEN,
+    ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_ANYCAST,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
     is_link_local, is_loopback, is_multicast, is_unspecified, multicast_scope, prefix_match,
@@ -98,10 +101,15 @@ def _better(h, one, other, device, hi, lo, scope, label):
 
 @kernel
 def select_source6(h, device, hi, lo):
-    """Row of the source address for packets to (hi, lo) by `device`, or NONE (ipv6_dev_get_saddr)."""
+    """Row of the source address for packets to (hi, lo) by `device`, or NONE (ipv6_dev_get_saddr).
+
+    Without a device (NONE) all addresses compete.
+    """
     address = h.address
     scope, label = address_scope6(hi, lo), address_label(hi, lo)
-    only_device = is_multicast(hi) or scope <= SCOPE_LINK_LOCAL
+    only_device = device != NONE and (
+        is_multicast(hi) or scope <= SCOPE_LINK_LOCAL or h.device[device, DEV_OIF_ADDRS_ONLY] != 0
+    )
     best = NONE
     for row in range(address.shape[0]):
         if address[row, ADDR_FAMILY] != 6 or address[row, ADDR_TENTATIVE]:
@@ -129,54 +137,114 @@ def link_local_address(h, device):
 
 
 @kernel
-def address_row6(h, hi, lo):
-    """Row of one of the host's own addresses, or NONE."""
+def is_own_address6(h, device, hi, lo):
+    """Is it an address of this host, link-local ones on `device` alone (kernel: ipv6_chk_addr)?"""
     address = h.address
     for row in range(address.shape[0]):
         if (
             address[row, ADDR_LO] == lo
             and address[row, ADDR_HI] == hi
             and address[row, ADDR_FAMILY] == 6
+            and not address[row, ADDR_TENTATIVE]
+            and (address_scope6(hi, lo) != SCOPE_LINK_LOCAL or address[row, ADDR_DEVICE] == device)
         ):
-            return row
-    return NONE
+            return True
+    return False
 
 
 @kernel
-def route_output6(h, s, src_hi, src_lo, dst_hi, dst_lo, traffic_class, mark, protocol, oif, trace):
-    """Route a packet of this host: 0 with the OUTPUT rows filled, or an errno."""
-    flow, result = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT]
+def is_own_anycast6(h, device, hi, lo):
+    """Is it a subnet-router anycast address of this host (kernel: ipv6_chk_acast_addr_src)?"""
+    address = h.address
+    for row in range(address.shape[0]):
+        if (
+            address[row, ADDR_ANYCAST]
+            and address[row, ADDR_PREFIX_LO] == lo
+            and address[row, ADDR_PREFIX_HI] == hi
+            and (not is_link_local(hi) or address[row, ADDR_DEVICE] == device)
+        ):
+            return True
+    return False
+
+
+@kernel
+def is_anycast_route6(h, route, nh, hi, lo):
+    """Does the route make its destination an anycast address (kernel: ipv6_anycast_destination)?
+
+    The address of a network on link counts too: it is the subnet router's.
+    """
+    if route == NONE:
+        return False
+    routes = h.fib6.route
+    if routes[route, ROUTE_TYPE] == RTN_ANYCAST:
+        return True
+    return (
+        routes[route, ROUTE_PLEN] < 127
+        and routes[route, ROUTE_DST_LO] == lo
+        and routes[route, ROUTE_DST_HI] == hi
+        and (nh == NONE or h.fib6.nexthop[nh, NH_GATEWAY_FAMILY] == 0)
+    )
+
+
+@kernel
+def look_up_output6(h, s, row, src_hi, src_lo, dst_hi, dst_lo, mark, protocol, ports, oif, trace):
+    """Look the way out up: 0 with the rows `row` filled, or an errno (kernel: ip6_route_output).
+
+    `ports` is source port << 16 | destination port; ICMPv6 has type << 8 | code there.
+    """
+    flow, result = s.flow[row], s.result[row]
     has_source = not is_unspecified(src_hi, src_lo)
     flow[FLOW_SRC_HI], flow[FLOW_SRC_LO] = src_hi, src_lo
     flow[FLOW_DST_HI], flow[FLOW_DST_LO] = dst_hi, dst_lo
-    flow[FLOW_TOS] = traffic_class
+    flow[FLOW_TOS] = 0
     flow[FLOW_MARK] = mark
     flow[FLOW_IIF] = LOOPBACK_DEVICE
     flow[FLOW_OIF] = oif
     flow[FLOW_PROTOCOL] = protocol
-    flow[FLOW_SPORT] = 0
-    flow[FLOW_DPORT] = 0
+    flow[FLOW_SPORT] = ports >> 16
+    flow[FLOW_DPORT] = ports & 0xFFFF
     flow[FLOW_LABEL] = 0
     flow[FLOW_IGNORE_LINKSTATE] = 0
     flow[FLOW_HAS_SRC] = has_source
     flow[FLOW_PREFER] = oif
     flow[FLOW_STRICT] = oif != NONE and (
-        is_link_local(dst_hi) or is_multicast(dst_hi) or not has_source
+        is_link_local(dst_hi)
+        or is_multicast(dst_hi)
+        or is_loopback(dst_hi, dst_lo)
+        or not has_source
     )
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
-    error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
-    if error:
-        return error
-    out = h.fib6.nexthop[result[RES_NH], NH_DEVICE]
-    flow[FLOW_OIF] = out
-    if not has_source:
-        route = result[RES_ROUTE]
-        if h.fib6.route[route, ROUTE_PREFSRC_SET]:
+    error, _ = fib_lookup6(h, s, row, trace)
+    if error == 0:
+        flow[FLOW_OIF] = h.fib6.nexthop[result[RES_NH], NH_DEVICE]
+    return error
+
+
+@kernel
+def choose_source6(h, s, error, oif, trace):
+    """Complete the look-up in the OUTPUT rows with a source address (kernel: ip6_dst_lookup_tail).
+
+    `error` is what the look-up said.  Where it failed for want of a source, as with source-specific
+    routes, it is repeated with the best address there is.  Returns 0 or an errno.
+    """
+    flow, result = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT]
+    if is_unspecified(flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]):
+        route, out = result[RES_ROUTE], flow[FLOW_OIF] if error == 0 else NONE
+        if error == 0 and h.fib6.route[route, ROUTE_PREFSRC_SET]:
             flow[FLOW_SRC_HI] = h.fib6.route[route, ROUTE_PREFSRC_HI]
             flow[FLOW_SRC_LO] = h.fib6.route[route, ROUTE_PREFSRC_LO]
         else:
-            row = select_source6(h, out, dst_hi, dst_lo)
-            if row != NONE:
-                flow[FLOW_SRC_HI] = h.address[row, ADDR_HI]
-                flow[FLOW_SRC_LO] = h.address[row, ADDR_LO]
-    return 0
+            row = select_source6(h, out, flow[FLOW_DST_HI], flow[FLOW_DST_LO])
+            if row == NONE:
+                return EADDRNOTAVAIL
+            flow[FLOW_SRC_HI] = h.address[row, ADDR_HI]
+            flow[FLOW_SRC_LO] = h.address[row, ADDR_LO]
+        if error:
+            flow[FLOW_HAS_SRC] = 1
+            flow[FLOW_STRICT] = oif != NONE
+            error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
+            if error == 0:
+                flow[FLOW_OIF] = h.fib6.nexthop[result[RES_NH], NH_DEVICE]
+    if error == ENETUNREACH:
+        s.counters[M_Ip6OutNoRoutes] += 1
+    return error
