@@ -16,11 +16,11 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
-from ippath.fib.reference import source_toward
+from ippath.fib.reference import kernel_order, source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
-from ippath.model import Address, Device, Host, Listener, Nexthop, Route, Rule
+from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
 from ippath.reasons import REASON_NAMES, VERDICTS
 from ippath.switches import resolve
 from ippath.verdicts import Verdicts
@@ -183,7 +183,7 @@ class Netns:
         }
         rows = []
         for k, device in enumerate(self.host.devices):
-            for address in _kernel_order(device.addresses):
+            for address in kernel_order(device.addresses):
                 bits = 32 if address.family == 4 else 128
                 base = address.ip if address.peer is None else address.peer
                 prefix = base >> (bits - address.plen) << (bits - address.plen)
@@ -624,18 +624,6 @@ def _port_group(listener: Listener) -> tuple[int, bool]:
     """Sockets with an address of their own stand before the wildcard ones of their port."""
     mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
     return listener.port, (listener.ip & 0xFFFFFFFF if mapped else listener.ip) == 0
-
-
-def _kernel_order(addresses: list[Address]) -> list[Address]:
-    """IPv6 addresses as the kernel lists them, by scope, newest first; IPv4 ones as they were added."""
-
-    def scope(address: Address) -> int:
-        if address.ip == 1 or address.ip >> 118 == 0x3FA:
-            return 2
-        return 5 if address.ip >> 118 == 0x3FB else 14
-
-    six = [a for a in reversed(addresses) if a.family == 6]
-    return [a for a in addresses if a.family == 4] + sorted(six, key=scope, reverse=True)
 
 
 def _bit_list(text: str) -> int:

@@ -8,11 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ippath.fib.sysctl import effective_sysctl
-from ippath.model import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Device, Host, Nexthop, Route, Rule
+from ippath.model import (
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Address,
+    Device,
+    Host,
+    Nexthop,
+    Route,
+    Rule,
+)
 
 ERRORS = {"unreachable": 113, "prohibit": 13, "blackhole": 22, "throw": 11}
 ENETUNREACH, EACCES, EINVAL, EAGAIN = 101, 13, 22, 11
 _RULE_ERRORS = {"unreachable": ENETUNREACH, "prohibit": EACCES, "blackhole": EINVAL}
+LINK_LOCAL_SCOPE = 2
 _PREFERENCE = {"low": 0, "medium": 1, "high": 2}
 
 
@@ -211,15 +222,56 @@ def source_toward(host: Host, family: int, peer: int, oif: str | None = None) ->
     nexthop = found.nexthop
     device = host.device(nexthop.device or "") if nexthop else None
     own = [a for a in device.addresses if a.family == family and not a.secondary] if device else []
-    bits = 32 if family == 4 else 128
-    toward = peer
-    if family == 4:
-        toward = nexthop.gateway or 0 if nexthop and nexthop.gateway_family == 4 else 0
-    else:
-        own = [a for a in own if (a.ip >> 118 == 0x3FA) == (peer >> 118 == 0x3FA)]
+    if family == 6:
+        return _source6(host, peer, device)
+    toward = nexthop.gateway or 0 if nexthop and nexthop.gateway_family == 4 else 0
     near = [
         a
         for a in own
-        if toward and _covers(bits, a.ip >> (bits - a.plen) << (bits - a.plen), a.plen, toward)
+        if toward and _covers(32, a.ip >> (32 - a.plen) << (32 - a.plen), a.plen, toward)
     ]
     return next((a.ip for a in near + own), 0)
+
+
+def _scope_and_label(address: int) -> tuple[int, int]:
+    """Scope and policy label of an IPv6 address, by the functions of the path."""
+    from ippath.fib.build import halves
+    from ippath.jit import plain
+    from ippath.tx.route_output6 import address_label, address_scope6
+
+    hi, lo = halves(address)
+    return plain(address_scope6)(hi, lo), plain(address_label)(hi, lo)
+
+
+def kernel_order(addresses: list[Address]) -> list[Address]:
+    """IPv6 addresses as the kernel lists them, by scope, newest first; IPv4 ones as they were added."""
+    six = [a for a in reversed(addresses) if a.family == 6]
+    six.sort(key=lambda a: _scope_and_label(a.ip)[0], reverse=True)
+    return [a for a in addresses if a.family == 4] + six
+
+
+def _source6(host: Host, peer: int, out: Device | None) -> int:
+    """The best IPv6 address toward `peer` by `out`, 0 if there is none (kernel: ipv6_dev_get_saddr)."""
+    scope, label = _scope_and_label(peer)
+    only_out = peer >> 120 == 0xFF or scope <= LINK_LOCAL_SCOPE
+
+    def merit(address: Address, device: Device) -> tuple:
+        own, own_label = _scope_and_label(address.ip)
+        return (
+            address.ip == peer,
+            -own if own >= scope else own - 128,
+            not address.deprecated,
+            device is out,
+            own_label == label,
+            min(128 - (address.ip ^ peer).bit_length(), address.plen),
+        )
+
+    candidates = [
+        (merit(address, device), address.ip)
+        for device in host.devices
+        if device is out or not only_out
+        for address in kernel_order(device.addresses)
+        if address.family == 6 and not address.tentative
+    ]
+    best = max((m for m, _ in candidates), default=())
+    return next((ip for m, ip in candidates if m == best), 0)

@@ -17,7 +17,7 @@ from ippath.tables import (
     ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_ANYCAST,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
-    is_link_local, is_loopback, is_multicast, is_unspecified, multicast_scope, prefix_match,
+    is_link_local, is_loopback, is_multicast, is_unspecified, prefix_match,
 )  # fmt: skip
 
 LOOPBACK_DEVICE = 0
@@ -26,20 +26,27 @@ SCOPE_INTERFACE, SCOPE_LINK_LOCAL, SCOPE_SITE, SCOPE_GLOBAL = 1, 2, 5, 14
 
 @kernel
 def address_scope6(hi, lo):
-    """Scope of an address in RFC 4291's numbers (kernel: ipv6_addr_scope)."""
-    if is_multicast(hi):
-        return multicast_scope(hi)
-    if is_link_local(hi) or is_loopback(hi, lo):
+    """Scope of an address in RFC 4291's numbers (kernel: ipv6_addr_scope).
+
+    It calls no other kernel, so that the control side can use its plain twin.
+    """
+    top = (hi >> 54) & 0x3FF
+    if top >> 2 == 0xFF:
+        return (hi >> 48) & 0xF
+    if top == 0x3FA or (hi == 0 and lo == 1):
         return SCOPE_LINK_LOCAL
-    if (hi >> 54) & 0x3FF == 0x3FB:  # fec0::/10
+    if top == 0x3FB:  # fec0::/10
         return SCOPE_SITE
     return SCOPE_GLOBAL
 
 
 @kernel
 def address_label(hi, lo):
-    """Policy label of an address (kernel: ip6addrlbl_init_table; RFC 6724 section 2.1)."""
-    if is_loopback(hi, lo):
+    """Policy label of an address (kernel: ip6addrlbl_init_table; RFC 6724 section 2.1).
+
+    It calls no other kernel either.
+    """
+    if hi == 0 and lo == 1:
         return 0
     if hi == 0 and (lo >> 32) & 0xFFFFFFFF == 0xFFFF:
         return 4
