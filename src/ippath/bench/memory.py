@@ -112,6 +112,7 @@ def watched(capture: Path, *words: str) -> Run:
                 time.sleep(EVERY)
         finally:
             process.kill()
+            process.wait()
         if process.returncode:
             assert process.stderr is not None
             raise AssertionError(f"{' '.join(line)} failed: {process.stderr.read().decode()}")
