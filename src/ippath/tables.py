@@ -173,9 +173,8 @@ DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, 
 )
 # rate limit and redirect state of one peer (kernel: inet_peer)
 (
-    PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS, PEER_REDIRECT_NS,
-    PEER_COLUMNS,
-) = range(8)  # fmt: skip
+    PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS, PEER_COLUMNS,
+) = range(7)  # fmt: skip
 PEERS = 1 << 14  # peers remembered; more reuse the oldest of a bucket
 PEER_WAYS = 4
 # scalars

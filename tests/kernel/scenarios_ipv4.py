@@ -767,6 +767,16 @@ scenario(
     {"same subnet": ip4("10.0.0.2", "10.0.0.3"), "other subnet": ip4("10.0.0.4", "10.2.0.3")},
 )
 scenario(
+    "redirects share the clock of error routes",
+    "ipv4",
+    router(),
+    {
+        "redirected": ip4("10.0.0.2", "10.0.0.3"),
+        "no route, at once": ip4("10.0.0.2", "99.0.0.1"),
+        "no route, another sender": ip4("10.0.0.4", "99.0.0.1"),
+    },
+)
+scenario(
     "redirects in a row",
     "ipv4",
     router(),

@@ -35,7 +35,7 @@ from ippath.rx.link import link_input
 from ippath.rx.local_deliver4 import ip_local_deliver
 from ippath.rx.local_deliver6 import ip6_input, ip6_mc_input
 from ippath.rx.packet import CONTINUE, count, drop
-from ippath.rx.rate_limit import SECOND, find_peer
+from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
@@ -44,8 +44,7 @@ from ippath.tables import (
     EHOSTUNREACH, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, HINT_VALID, MISC_BYTES,
     MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
     MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, NO_NETWORK,
-    PACKET_BROADCAST, PACKET_MULTICAST, PEER_LAST_NS, PEER_TOKENS_NS,
-    RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END,
+    PACKET_BROADCAST, PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END,
     SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP, SKB_LEN,
     SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
     SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END,
@@ -95,15 +94,7 @@ def ip_error(h, s, data, trace):
     if code != NONE:
         # a limiter of its own, on the same tokens as the ICMP limiter
         peer = find_peer(h, s, 4, 0, skb[SKB_SRC_LO])
-        now = s.misc[MISC_NOW_NS]
-        tokens = s.peer[peer, PEER_TOKENS_NS] + max(0, now - s.peer[peer, PEER_LAST_NS])
-        tokens = min(tokens, ERROR_ROUTE_BURST * SECOND)
-        s.peer[peer, PEER_LAST_NS] = now
-        send = tokens >= SECOND
-        if send:
-            tokens -= SECOND
-        s.peer[peer, PEER_TOKENS_NS] = tokens
-        if send:
+        if peer_allows(s, peer, SECOND, ERROR_ROUTE_BURST):
             icmp_send(h, s, data, trace, ICMP_UNREACHABLE, code, 0)
     return drop(s, trace, reason)
 

@@ -20,7 +20,7 @@ from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
     CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
     DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
-    FLOW_SPARE, FLOW_SRC_LO, MISC_NOW_NS, NONE, PACKET_HOST, PEER_REDIRECTS, PEER_REDIRECT_NS,
+    FLOW_SPARE, FLOW_SRC_LO, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS, PEER_REDIRECTS, PEER_TOKENS_NS,
     RES_NH, RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
     SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK,
     SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
@@ -277,18 +277,19 @@ def ip_rt_send_redirect(h, s, data, trace):
     skb = s.skb
     peer = find_peer(h, s, 4, 0, skb[SKB_SRC_LO])
     now = s.misc[MISC_NOW_NS]
-    if now - s.peer[peer, PEER_REDIRECT_NS] > REDIRECT_SILENCE_NS:
+    if now - s.peer[peer, PEER_LAST_NS] > REDIRECT_SILENCE_NS:
+        s.peer[peer, PEER_TOKENS_NS] = 0
         s.peer[peer, PEER_REDIRECTS] = 0
     sent = s.peer[peer, PEER_REDIRECTS]
     if sent >= REDIRECT_NUMBER:
-        s.peer[peer, PEER_REDIRECT_NS] = now
+        s.peer[peer, PEER_LAST_NS] = now
         note(trace, T_REDIRECT, 0)
         return
-    if sent and now - s.peer[peer, PEER_REDIRECT_NS] <= REDIRECT_LOAD_NS << sent:
+    if sent and now - s.peer[peer, PEER_LAST_NS] <= REDIRECT_LOAD_NS << sent:
         note(trace, T_REDIRECT, 0)
         return
     gateway = skb[DST_GATEWAY_LO] if skb[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
     note(trace, T_REDIRECT, 1)
     icmp_send(h, s, data, trace, ICMP_REDIRECT, REDIRECT_HOST, gateway)
-    s.peer[peer, PEER_REDIRECT_NS] = now
+    s.peer[peer, PEER_LAST_NS] = now
     s.peer[peer, PEER_REDIRECTS] = sent + 1

@@ -11,7 +11,7 @@ from ippath.fib.multipath import mix32
 from ippath.jit import kernel
 from ippath.tables import (
     CONF_HASH_SEED, CONF_ICMP_MSGS_BURST, CONF_ICMP_MSGS_PER_SEC, MISC_ICMP_CREDIT,
-    MISC_ICMP_STAMP_NS, MISC_NOW_NS, MISC_RANDOM, PEER_HI, PEER_LAST_NS, PEER_LO, PEER_REDIRECT_NS,
+    MISC_ICMP_STAMP_NS, MISC_NOW_NS, MISC_RANDOM, PEER_HI, PEER_LAST_NS, PEER_LO,
     PEER_REDIRECTS, PEER_TOKENS_NS, PEER_USED, PEER_WAYS,
 )  # fmt: skip
 
@@ -57,17 +57,19 @@ def find_peer(h, s, family, hi, lo):
     s.peer[oldest, PEER_TOKENS_NS] = 0
     s.peer[oldest, PEER_LAST_NS] = now - FRESH
     s.peer[oldest, PEER_REDIRECTS] = 0
-    s.peer[oldest, PEER_REDIRECT_NS] = now - FRESH
     return oldest
 
 
 @kernel
-def peer_allows(s, peer, interval):
-    """Take one token of `interval` ns from the peer's bucket; False if it has none."""
+def peer_allows(s, peer, interval, burst=BURST):
+    """Take one token of `interval` ns from the peer's bucket; False if it has none.
+
+    ICMP, error routes and redirects share the bucket's clock, and with different tokens the bucket.
+    """
     now = s.misc[MISC_NOW_NS]
     tokens = s.peer[peer, PEER_TOKENS_NS] + max(0, now - s.peer[peer, PEER_LAST_NS])
     s.peer[peer, PEER_LAST_NS] = now
-    tokens = min(tokens, BURST * interval)
+    tokens = min(tokens, burst * interval)
     allowed = tokens >= interval
     if allowed:
         tokens -= interval
