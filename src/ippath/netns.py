@@ -314,8 +314,6 @@ class Netns:
         conf[T.CONF_FWMARK_REFLECT4] = number("net.ipv4.fwmark_reflect", 0)
         conf[T.CONF_FWMARK_REFLECT6] = number("net.ipv6.fwmark_reflect", 0)
         conf[T.CONF_ICMP6_RATELIMIT_NS] = number("net.ipv6.icmp.ratelimit", 100) * 1_000_000
-        mask = _bit_list(host.sysctls.get("net.ipv6.icmp.ratemask", "0-1,3-127"))
-        conf[T.CONF_ICMP6_RATEMASK_HI], conf[T.CONF_ICMP6_RATEMASK_LO] = halves(mask)
         conf[T.CONF_ICMP6_ECHO_IGNORE_ALL] = number("net.ipv6.icmp.echo_ignore_all", 0)
         conf[T.CONF_ICMP6_ECHO_IGNORE_MULTICAST] = number("net.ipv6.icmp.echo_ignore_multicast", 0)
         conf[T.CONF_ICMP6_ECHO_IGNORE_ANYCAST] = number("net.ipv6.icmp.echo_ignore_anycast", 0)
@@ -342,8 +340,15 @@ class Netns:
             and number("net.ipv4.udp_early_demux", 1)
             and any(listener.peer is not None for listener in host.listeners)
         )
-        for first, family in ((T.CONF_PROTOCOLS4_0, 4), (T.CONF_PROTOCOLS6_0, 6)):
-            bits = sum(1 << p for f, p in HANDLED | host.protocols if f == family)
+        handled = HANDLED | host.protocols
+        for first, bits in (
+            (T.CONF_PROTOCOLS4_0, sum(1 << p for f, p in handled if f == 4)),
+            (T.CONF_PROTOCOLS6_0, sum(1 << p for f, p in handled if f == 6)),
+            (
+                T.CONF_ICMP6_RATEMASK,
+                _bit_list(host.sysctls.get("net.ipv6.icmp.ratemask", "0-1,3-127")),
+            ),
+        ):
             for word in range(4):
                 conf[first + word] = halves(bits >> (64 * word) & 0xFFFFFFFFFFFFFFFF)[1]
         return conf
@@ -627,13 +632,13 @@ def _port_group(listener: Listener) -> tuple[int, bool]:
 
 
 def _bit_list(text: str) -> int:
-    """`0-1,3-127` as a 128-bit mask (the kernel's bitmap list format)."""
+    """`0-1,3-127` as a 256-bit mask (the kernel's bitmap list format)."""
     bits = 0
     for part in filter(None, str(text).split(",")):
         low, _, high = part.partition("-")
         for bit in range(int(low), int(high or low) + 1):
             bits |= 1 << bit
-    return bits & ((1 << 128) - 1)
+    return bits & ((1 << 256) - 1)
 
 
 def table_name(table: int) -> str:

@@ -158,7 +158,6 @@ T_QUOTED6 = _step("quoted packet", "icmpv6_input", "icmpv6_notify", "the error q
 T_MCAST6 = _step("multicast", "local_deliver", "ip6_mc_input", "group {0:ip6} on {2:dev}: {3:joined}")
 T_SCOPE6 = _step("scope", "forward", "ip6_forward", "source {0:ip6} may not be forwarded")
 T_LOOPED6 = _step("loopback route", "route_input", "fib6_is_reject", "the route leads to {0:dev}, where only addresses of this host may live: it refuses")
-T_MTU6_SMALL = _step("mtu", "icmpv6_send", "ip6_setup_cork", "the route's MTU is {0}, less than IPv6 needs: nothing is sent")
 T_DISABLED6 = _step("ipv6 off", "ipv6_input", "ip6_rcv_core", "IPv6 is disabled on {0:dev}", "net.ipv6.conf.{dev}.disable_ipv6")
 T_CUT = _step("capture", "capture", "", "the capture kept {0} bytes, {1} are needed to decide")
 T_VERDICT = _step("verdict", "verdict", "kfree_skb_reason", "{0:verdict}: {1:reason}")

@@ -124,6 +124,7 @@ def all_scenarios() -> list[Scenario]:
     """Every scenario in the order of the table."""
     from tests.kernel import (  # noqa: F401  (each fills the table)
         scenarios_ethernet,
+        scenarios_icmp6,
         scenarios_ipv4,
         scenarios_ipv6,
         scenarios_route,

@@ -130,6 +130,7 @@ class _Builder:
         row[T.ROUTE_PREFERENCE] = PREFERENCE[route.preference]
         row[T.ROUTE_DST_HI], row[T.ROUTE_DST_LO] = halves(route.prefix)
         row[T.ROUTE_HOPLIMIT] = route.hoplimit
+        row[T.ROUTE_ANYCAST] = int(route.type == "anycast" and route.protocol == "kernel")
         row[T.ROUTE_MODEL] = len(self.routes)
         self.routes.append(route)
         self.route_rows.append(row)

@@ -124,8 +124,8 @@ def _parse_options(h, s, data, trace, at, size, header, payload):
             elif hop and option == TLV_JUMBO:
                 outcome = _jumbo(h, s, data, trace, here, payload)
             elif hop and (option == TLV_CALIPSO or option == TLV_IOAM):
-                too_short = option == TLV_CALIPSO and length < 10
-                if too_short or (option == TLV_IOAM and (here - skb[SKB_IP]) & 3):
+                # no domain of interpretation is known here; IOAM is not enabled
+                if option == TLV_CALIPSO or (here - skb[SKB_IP]) & 3:
                     outcome = drop(s, trace, R_IP_INHDR)
             elif refuse_unknown:
                 outcome = drop(s, trace, R_UNHANDLED_PROTO)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ippath.jit import cold, kernel
 from ippath.mib import (
-    M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutErrors, M_Icmp6OutMsgs,
+    M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutMsgs,
     M_Icmp6OutParmProblems, M_Icmp6OutPktTooBigs, M_Icmp6OutRateLimitHost, M_Icmp6OutRedirects,
     M_Icmp6OutTimeExcds, M_Icmp6OutType0, M_IcmpOutRateLimitGlobal, M_Ip6OutNoRoutes,
 )  # fmt: skip
@@ -14,7 +14,7 @@ from ippath.rx.dissect6 import dissect6, skip_extensions
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
-    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK_HI, CONF_ICMP6_RATEMASK_LO, DEV_HOP_LIMIT6,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, DEV_HOP_LIMIT6,
     DEV_LOOPBACK, DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
     DST_ROUTE, ENETUNREACH, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE,
     FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH,
@@ -22,7 +22,7 @@ from ippath.tables import (
     SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO,
     SKB_TOS, SKB_TTL_SPENT,
 )  # fmt: skip
-from ippath.trace import T_ICMP6_SEND, T_MTU6_SMALL, T_REDIRECT, note
+from ippath.trace import T_ICMP6_SEND, T_REDIRECT, note
 from ippath.tx.emit import neighbour_row
 from ippath.tx.ip_output6 import MINIMUM_MTU, ip_output6, route_mtu6
 from ippath.tx.route_output6 import (
@@ -77,11 +77,7 @@ def _is_ineligible(s, data):
 @kernel
 def _is_limited(h, kind):
     """Does net.ipv6.icmp.ratemask cover this type (kernel: icmpv6_mask_allow)?"""
-    if kind > 127:
-        return False
-    if kind < 64:
-        return (h.conf[CONF_ICMP6_RATEMASK_LO] >> kind) & 1 == 1
-    return (h.conf[CONF_ICMP6_RATEMASK_HI] >> (kind - 64)) & 1 == 1
+    return (h.conf[CONF_ICMP6_RATEMASK + (kind >> 6)] >> (kind & 63)) & 1 == 1
 
 
 @kernel
@@ -151,15 +147,10 @@ def _write_and_send(
 ):
     """Complete the message whose body is in scratch from byte 48 and send it.
 
-    `size` counts the ICMPv6 part.  False if the route's MTU is too small for IPv6 (kernel:
-    ip6_setup_cork).
+    `size` counts the ICMPv6 part.
     """
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
     mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_ROUTE], flow[FLOW_OIF])
-    if mtu < MINIMUM_MTU:
-        note(trace, T_MTU6_SMALL, mtu)
-        s.counters[M_Icmp6OutErrors] += 1
-        return False
     store32be(buf, 0, (6 << 28) | (traffic_class << 20) | label)
     store16be(buf, 4, size)
     store8(buf, 6, NEXTHDR_ICMP)
@@ -175,7 +166,6 @@ def _write_and_send(
     store16be(buf, HEADER + 2, transport(buf, HEADER, size, pseudo6(buf, 0, NEXTHDR_ICMP, size)))
     count_icmp6_out(s, kind)
     ip_output6(h, s, trace, HEADER + size, mtu)
-    return True
 
 
 @kernel
@@ -298,10 +288,11 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
     for k in range(present, size):
         store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
     note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, SENT)
-    return _write_and_send(
+    _write_and_send(
         h, s, trace, ICMP6_ECHO_REPLY, code, info, 0, skb[SKB_TOS], _hop_limit(h, s), hi, lo,
         ICMP_HEADER + size,
     )  # fmt: skip
+    return True
 
 
 @cold

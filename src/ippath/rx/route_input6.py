@@ -10,7 +10,7 @@ from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
 from ippath.jit import hot
 from ippath.tables import (
-    CONF_DISSECT6, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
+    CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
     DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
     DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
     DST_SET, DST_TABLE, DST_TYPE, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
@@ -20,11 +20,12 @@ from ippath.tables import (
     MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH,
     RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_DST_HI, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST,
     RTN_UNICAST, RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_HINTED,
-    SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
+    SKB_IP, SKB_MARK, SKB_NEXTHDR_AT, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_HINT6, T_LOOPED6, T_ROUTE6, note
 from ippath.rx.dissect6 import dissect6
-from ippath.wire.ipv6 import is_link_local, is_multicast
+from ippath.udp.early_demux import udp_early_demux
+from ippath.wire.ipv6 import NEXT_HEADER, is_link_local, is_multicast
 from ippath.wire.memory import load32be
 
 IDENTITY6 = 1 << 32  # keeps IPv6 route identities apart from IPv4 ones
@@ -134,4 +135,7 @@ def route_input6(h, s, data, trace):
         return
     if h.conf[CONF_HINT]:
         s.misc[MISC_HINT_MISSED] += 1
+    if h.conf[CONF_EARLY_DEMUX] and s.skb[SKB_NEXTHDR_AT] == NEXT_HEADER:
+        if udp_early_demux(h, s, data, trace):
+            return
     ip6_route_input(h, s, data, trace)

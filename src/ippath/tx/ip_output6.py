@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
-    M_Ip6FragCreates, M_Ip6FragOKs, M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutNoRoutes,
+    M_Ip6FragCreates, M_Ip6FragFails, M_Ip6FragOKs, M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutNoRoutes,
     M_Ip6OutOctets, M_Ip6OutRequests, M_Ip6OutTransmits,
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
@@ -54,6 +54,9 @@ def _fragment6(h, s, trace, size, mtu, device, hi, lo, group):
     header = load8(buf, NEXT_HEADER)
     body = size - HEADER
     room = (mtu - HEADER - FRAGMENT_HEADER) & ~7
+    if room < 8:
+        s.counters[M_Ip6FragFails] += 1
+        return
     done, fragments = 0, 0
     at = SCRATCH_FRAGMENT + HEADER
     while done < body:

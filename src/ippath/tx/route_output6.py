@@ -13,8 +13,8 @@ from ippath.tables import (
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER,
     FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
-    NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_PLEN,
-    ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_ANYCAST,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_ANYCAST, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_PLEN,
+    ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
     is_link_local, is_loopback, is_multicast, is_unspecified, prefix_match,
@@ -183,7 +183,7 @@ def is_anycast_route6(h, route, nh, hi, lo):
     if route == NONE:
         return False
     routes = h.fib6.route
-    if routes[route, ROUTE_TYPE] == RTN_ANYCAST:
+    if routes[route, ROUTE_ANYCAST]:
         return True
     return (
         routes[route, ROUTE_PLEN] < 127
@@ -191,6 +191,15 @@ def is_anycast_route6(h, route, nh, hi, lo):
         and routes[route, ROUTE_DST_HI] == hi
         and (nh == NONE or h.fib6.nexthop[nh, NH_GATEWAY_FAMILY] == 0)
     )
+
+
+@kernel
+def _device_out(h, result):
+    """Device by which a route leaves: what is ours stays here (kernel: ip6_rt_get_dev_rcu)."""
+    route = result[RES_ROUTE]
+    if h.fib6.route[route, ROUTE_TYPE] == RTN_LOCAL or h.fib6.route[route, ROUTE_ANYCAST]:
+        return LOOPBACK_DEVICE
+    return h.fib6.nexthop[result[RES_NH], NH_DEVICE]
 
 
 @kernel
@@ -223,7 +232,7 @@ def look_up_output6(h, s, row, src_hi, src_lo, dst_hi, dst_lo, mark, protocol, p
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     error, _ = fib_lookup6(h, s, row, trace)
     if error == 0:
-        flow[FLOW_OIF] = h.fib6.nexthop[result[RES_NH], NH_DEVICE]
+        flow[FLOW_OIF] = _device_out(h, result)
     return error
 
 
@@ -251,7 +260,7 @@ def choose_source6(h, s, error, oif, trace):
             flow[FLOW_STRICT] = oif != NONE
             error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
             if error == 0:
-                flow[FLOW_OIF] = h.fib6.nexthop[result[RES_NH], NH_DEVICE]
+                flow[FLOW_OIF] = _device_out(h, result)
     if error == ENETUNREACH:
         s.counters[M_Ip6OutNoRoutes] += 1
     return error

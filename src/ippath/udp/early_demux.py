@@ -1,8 +1,8 @@
 """Early demux: a connected socket keeps the route by which its peer's datagrams came in.
 
 Later ones take it before any look-up, so that neither rules nor source validation see them – by
-whatever device they come (kernel: udp_v4_early_demux, udp_sk_rx_dst_set; sysctls ip_early_demux and
-udp_early_demux).
+whatever device they come (kernel: udp_v4_early_demux, udp_v6_early_demux, udp_sk_rx_dst_set;
+sysctls ip_early_demux and udp_early_demux).
 """
 
 from __future__ import annotations
