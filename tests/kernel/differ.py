@@ -29,7 +29,8 @@ ip link add r0 type tun
 ip link add r1 type tun
 ip link add r2 type tun
 net.ipv4.icmp_ratemask = 0
-net.ipv4.icmp_msgs_per_sec = 0
+net.ipv4.icmp_msgs_per_sec = 100000
+net.ipv4.icmp_msgs_burst = 100000
 net.ipv6.icmp.ratelimit = 0
 ip link set lo up
 ip link set r0 up
@@ -62,7 +63,8 @@ class Generator:
     """Scenarios from one seed."""
 
     def __init__(self, seed: int, families: tuple[int, ...] = (4, 6)):
-        self.random, self.seed, self.families, self.made = random.Random(seed), seed, families, 0
+        self.random, self.seed, self.families = random.Random(seed), seed, families
+        self.made = self.routes = 0
 
     def some(self, chance: float) -> bool:
         """True with this chance."""
@@ -127,7 +129,10 @@ class Generator:
             words = [net, "dev", f"r{k}"]
         else:
             words = [net, "via", near, "dev", f"r{k}"]
-        if self.some(0.2):
+        if family == 6:  # equal metrics would make multipath routes, whose hash is the kernel's own
+            self.routes += 1
+            words += ["metric", str(pick((10, 20, 2000)) + self.routes)]
+        elif self.some(0.2):
             words += ["metric", pick(("10", "20", "2000"))]
         if family == 4 and self.some(0.1):
             words += ["tos", pick(("0x10", "0x08"))]

@@ -31,6 +31,7 @@ LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
 LINK_LOCAL = 0xFE80 << 112
 MULTICAST6 = 0xFF << 120
 ALL_SYSTEMS4 = 0xE0000001
+LEAST_MTU6 = 1280  # bytes
 ALL_NODES6 = (0xFF02 << 112 | 1, 0xFF01 << 112 | 1)
 ALL_ROUTERS6 = (0xFF02 << 112 | 2, 0xFF01 << 112 | 2, 0xFF05 << 112 | 2)
 SOLICITED_NODE = 0xFF02 << 112 | 0x1FF000000
@@ -122,13 +123,18 @@ def change_device(host: Host, name: str, **fields: object) -> None:
     for field in fields:
         if field not in known:
             raise ControlError(f"a device has no {field}")
-    was_up, had_carrier = device.up, device.carrier
+    was_up, had_carrier, had_ipv6 = device.up, device.carrier, _speaks6(device)
     for field, value in fields.items():
         setattr(device, field, value)
     if was_up and not device.up:
         _go_down(host, device)
     elif device.up and not was_up:
         _come_up(host, device)
+    if device.up and was_up and had_ipv6 != _speaks6(device):
+        if had_ipv6:
+            _leave6(host, device)
+        else:
+            _come_up6(host, device)
     if had_carrier != device.carrier:
         _mark_linkdown(host, device)
 
@@ -146,7 +152,6 @@ def del_device(host: Host, name: str) -> None:
 
 
 def _come_up(host: Host, device: Device) -> None:
-    loopback = device.kind == "loopback"
     device.multicast.add((4, ALL_SYSTEMS4))
     for route in host.routes:  # next hops of multipath routes come back to life
         for nexthop in route.nexthops:
@@ -155,14 +160,32 @@ def _come_up(host: Host, device: Device) -> None:
     for address in device.addresses:
         if address.family == 4:
             _add_address_routes4(host, device, address)
-    if not effective_sysctl(host, 6, device, "disable_ipv6"):
-        for group in ALL_NODES6:
-            device.multicast.add((6, group))
-        if not loopback:
-            _insert(host, _kernel_route(6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
-        if own_sysctl(host, 6, device.name, "forwarding"):
-            device.multicast.add((6, ALL_ROUTERS6[0]))
+    _come_up6(host, device)
     _mark_linkdown(host, device)
+
+
+def _speaks6(device: Device) -> bool:
+    """IPv6 is not on a device whose MTU is too small for it (kernel: addrconf_notify; RFC 8200 5)."""
+    return device.mtu >= LEAST_MTU6
+
+
+def _come_up6(host: Host, device: Device) -> None:
+    if not _speaks6(device) or effective_sysctl(host, 6, device, "disable_ipv6"):
+        return
+    for group in ALL_NODES6:
+        device.multicast.add((6, group))
+    if device.kind != "loopback":
+        _insert(host, _kernel_route(6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
+    if own_sysctl(host, 6, device.name, "forwarding"):
+        device.multicast.add((6, ALL_ROUTERS6[0]))
+
+
+def _leave6(host: Host, device: Device) -> None:
+    """What IPv6 had on the device goes (kernel: addrconf_ifdown)."""
+    _drop_routes(host, device, keep_local=False, family=6)
+    device.addresses = [a for a in device.addresses if a.family == 4]
+    device.multicast = {(f, g) for f, g in device.multicast if f == 4}
+    host.neighbours = [n for n in host.neighbours if n.device != device.name or n.family == 4]
 
 
 def _go_down(host: Host, device: Device) -> None:
@@ -176,11 +199,15 @@ def _go_down(host: Host, device: Device) -> None:
     ]
 
 
-def _drop_routes(host: Host, device: Device, keep_local: bool) -> None:
+def _drop_routes(host: Host, device: Device, keep_local: bool, family: int = 0) -> None:
     kept = []
     for route in host.routes:
         mine = [n for n in route.nexthops if n.device == device.name]
-        if not mine or (keep_local and route.family == 4 and route.scope == SCOPE_HOST):
+        if (
+            not mine
+            or (family and route.family != family)
+            or (keep_local and route.family == 4 and route.scope == SCOPE_HOST)
+        ):
             kept.append(route)
             continue
         for nexthop in mine:
@@ -277,6 +304,8 @@ def add_address(host: Host, device_name: str, address: Address) -> None:
     device = _device(host, device_name)
     if address.family == 6 and effective_sysctl(host, 6, device, "disable_ipv6"):
         raise ControlError("RTNETLINK answers: Permission denied")
+    if address.family == 6 and not _speaks6(device):
+        raise ControlError("RTNETLINK answers: Invalid argument")
     mine = [a for a in device.addresses if a.family == address.family]
     for other in mine:
         same_subnet = other.plen == address.plen and _prefix(other) == _prefix(address)
@@ -474,6 +503,8 @@ def _is_own(host: Host, family: int, ip: int) -> bool:
 def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
     """Resolve a next hop: device, scope, link state (kernel: fib_check_nh, fib6_nh_init)."""
     device = _device(host, nexthop.device) if nexthop.device is not None else None
+    if route.family == 6 and device is not None and not _speaks6(device):
+        raise ControlError("RTNETLINK answers: No such device")
     if nexthop.gateway is None:
         if device is None:
             raise ControlError("RTNETLINK answers: No such device")
