@@ -14,7 +14,7 @@ from ippath.fib.search import search6
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
-    CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EINVAL, ENETUNREACH, FLOW_DST_HI,
+    CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH, FLOW_DST_HI,
     FLOW_DST_LO, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER, FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO,
     FLOW_STRICT, NH_BOUND, NH_DEAD, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LINKDOWN, NH_LO,
     NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_PLEN, NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN,
@@ -33,9 +33,9 @@ SAME_DEVICE = 2
 
 @kernel
 def reject_error6(kind):
-    """The errno of a route type that refuses, or 0."""
+    """The errno of a route type that refuses, or 0 (kernel: ip6_rt_type_to_error)."""
     if kind == RTN_UNREACHABLE:
-        return ENETUNREACH
+        return EHOSTUNREACH
     if kind == RTN_PROHIBIT:
         return EACCES
     if kind == RTN_BLACKHOLE:
