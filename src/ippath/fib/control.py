@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ippath.fib.reference import reference_lookup
+from ippath.fib.routes import routes_of
 from ippath.fib.sysctl import effective_sysctl, own_sysctl
 from ippath.fib.sysctl import set_sysctl as _write_sysctl
 from ippath.model import (
@@ -282,19 +283,25 @@ def _same_place(one: Route, other: Route) -> bool:
     )
 
 
+def _at_place(host: Host, route: Route) -> list[Route]:
+    """Routes of the same table, prefix and source prefix."""
+    found = routes_of(host).at(route.family, route.table, route.prefix, route.plen)
+    return [other for other in found if _same_place(other, route)]
+
+
 def _hops(route: Route) -> list[tuple]:
     return [(n.device, n.gateway, n.weight) for n in route.nexthops]
 
 
 def _insert(host: Host, route: Route) -> None:
     """Add an automatic route unless it is there already."""
-    for other in host.routes:
-        if (
-            _same_place(other, route)
-            and (other.type, other.metric, other.prefsrc, other.scope)
-            == (route.type, route.metric, route.prefsrc, route.scope)
-            and _hops(other) == _hops(route)
-        ):
+    for other in _at_place(host, route):
+        if (other.type, other.metric, other.prefsrc, other.scope) == (
+            route.type,
+            route.metric,
+            route.prefsrc,
+            route.scope,
+        ) and _hops(other) == _hops(route):
             return
     host.routes.append(route)
 
@@ -481,8 +488,7 @@ def add_route(host: Host, route: Route, mode: str = "add") -> None:
         if not (route.type == "local" and route.prefsrc == route.prefix):
             raise ControlError("Error: Invalid prefsrc address.")
     if route.protocol == "kernel" and any(
-        _same_place(o, route) and o.protocol == "kernel" and _hops(o) == _hops(route)
-        for o in host.routes
+        o.protocol == "kernel" and _hops(o) == _hops(route) for o in _at_place(host, route)
     ):
         return  # pasted output of `ip route`: the address brought this route already
     if route.family == 4:
@@ -583,26 +589,27 @@ def _identical(one: Route, other: Route) -> bool:
 
 def _place4(host: Host, route: Route, mode: str) -> None:
     """Find the place among routes of equal prefix, TOS and metric (kernel: fib_table_insert)."""
+    routes = routes_of(host)
     same = [
-        k
-        for k, other in enumerate(host.routes)
-        if _same_place(other, route) and (other.tos, other.metric) == (route.tos, route.metric)
+        other
+        for other in _at_place(host, route)
+        if (other.tos, other.metric) == (route.tos, route.metric)
     ]
     if not same:
         if mode == "change":
             raise ControlError("RTNETLINK answers: No such file or directory")
-        host.routes.append(route)
+        routes.append(route)
         return
     if mode == "add" or (
-        mode in ("append", "prepend") and any(_identical(host.routes[k], route) for k in same)
+        mode in ("append", "prepend") and any(_identical(other, route) for other in same)
     ):
         raise ControlError("RTNETLINK answers: File exists")
     if mode in ("replace", "change"):
-        host.routes[same[0]] = route
+        routes[routes.place_of(same[0])] = route
     elif mode == "prepend":
-        host.routes.insert(same[0], route)
+        routes.insert(routes.place_of(same[0]), route)
     else:
-        host.routes.insert(same[-1] + 1, route)
+        routes.insert(routes.place_of(same[-1]) + 1, route)
 
 
 def _joins_multipath6(route: Route) -> bool:
@@ -611,16 +618,14 @@ def _joins_multipath6(route: Route) -> bool:
 
 def _place6(host: Host, route: Route, mode: str) -> None:
     """Find the place among routes of equal prefix and metric (kernel: fib6_add_rt2node)."""
-    same = [
-        other for other in host.routes if _same_place(other, route) and other.metric == route.metric
-    ]
+    routes = routes_of(host)
+    same = [other for other in _at_place(host, route) if other.metric == route.metric]
     if mode == "change" and not same:
         raise ControlError("RTNETLINK answers: No such file or directory")
     if mode == "add" and same:
         raise ControlError("RTNETLINK answers: File exists")
     if mode in ("replace", "change") and same:
-        first = next(k for k, other in enumerate(host.routes) if other is same[0])
-        host.routes[first] = route
+        routes[routes.place_of(same[0])] = route
         return
     for other in same:
         if _identical(other, route):
@@ -630,7 +635,7 @@ def _place6(host: Host, route: Route, mode: str) -> None:
             if _joins_multipath6(other) and other.type == "unicast":
                 other.nexthops += route.nexthops
                 return
-    host.routes.append(route)
+    routes.append(route)
 
 
 def del_route(host: Host, family: int, prefix: int, plen: int, **selectors: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ippath.fib.routes import routes_of
 from ippath.fib.sysctl import effective_sysctl
 from ippath.model import (
     TABLE_DEFAULT,
@@ -76,11 +77,9 @@ def _by_length(host: Host, query: Query, tables: tuple[int, ...]) -> list[Route]
     bits = 32 if query.family == 4 else 128
     routes = [
         r
-        for r in host.routes
-        if r.family == query.family
-        and r.table in tables
-        and _covers(bits, r.prefix, r.plen, query.destination)
-        and _covers(bits, r.src, r.src_plen, query.source)
+        for table in tables
+        for r in routes_of(host).covering(query.family, table, query.destination)
+        if _covers(bits, r.src, r.src_plen, query.source)
     ]
 
     def order(route: Route) -> tuple:
