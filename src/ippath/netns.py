@@ -378,7 +378,7 @@ class Netns:
             out=np.zeros((0, T.OUT_COLUMNS), np.int64),
             out_data=np.zeros(0, np.uint8),
         )
-        state.hint[T.HINT_VALID] = 0
+        state.hint[T.HINT_VALID] = state.hint[T.HINT_PENDING] = 0
         return state
 
     def map_interfaces(self, names: list[str], on: str | None = None) -> np.ndarray:

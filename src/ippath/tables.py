@@ -228,6 +228,7 @@ SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
 HINT_VALID, HINT_HI, HINT_LO, HINT_TOS = SKB_FRAME, SKB_DST_HI, SKB_DST_LO, SKB_TOS
+HINT_PENDING = SKB_LINK  # the route is still with the packet in hand
 
 # IPv4 options (kernel: struct ip_options); places are offsets from the start of the header
 (

@@ -14,7 +14,7 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 from __future__ import annotations
 
 from ippath.batch import DIRECTION_OUT
-from ippath.handles import open_bytes, open_column, open_rows, open_state, open_tables
+from ippath.handles import copy_route, open_bytes, open_column, open_rows, open_state, open_tables
 from ippath.jit import cold, entry, hot
 from ippath.mib import (
     M_Ip6InAddrErrors, M_Ip6InNoRoutes, M_IpExtInBcastOctets, M_IpExtInBcastPkts,
@@ -41,7 +41,7 @@ from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
     CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
     DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES,
-    EHOSTUNREACH, EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, HINT_VALID, MISC_BYTES,
+    EHOSTUNREACH, EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, HINT_PENDING, HINT_VALID, MISC_BYTES,
     MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
     MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, NO_NETWORK,
     PACKET_BROADCAST, PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_END,
@@ -175,8 +175,11 @@ def ip6_receive(h, s, data, trace):
 
 @hot
 def _begin_packet(s, frame, device):
-    """Clear what the packet before left behind."""
+    """Clear what the packet before left behind; its route stays where it is to be the hint."""
     skb = s.skb
+    if s.hint[HINT_PENDING]:  # later than it became the hint: a copy of fresh stores has to wait
+        copy_route(s.hint, skb)
+        s.hint[HINT_PENDING] = 0
     for field in range(SKB_FIRST_ZERO, SKB_FIRST_NONE):
         skb[field] = 0
     for field in range(SKB_FIRST_NONE, SKB_COLUMNS):
