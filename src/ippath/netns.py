@@ -539,7 +539,7 @@ class Netns:
                 by_device.setdefault(self.host.devices[device].name, []).append(
                     PacketBatch(
                         data=data, offset=mine[:, T.OUT_OFFSET], length=length,
-                        wire_length=length.copy(), time_ns=mine[:, T.OUT_TIME_NS],
+                        wire_length=mine[:, T.OUT_WIRE].astype(np.int32), time_ns=mine[:, T.OUT_TIME_NS],
                         link_type=mine[:, T.OUT_LINK].astype(np.int32),
                         device=np.full(len(mine), device, np.int32),
                         direction=np.zeros(len(mine), np.int32),

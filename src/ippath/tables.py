@@ -186,7 +186,10 @@ PEER_WAYS = 4
     MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME, MISC_COLUMNS,
 ) = range(17)  # fmt: skip
 # packets sent
-OUT_OFFSET, OUT_LENGTH, OUT_DEVICE, OUT_TIME_NS, OUT_CAUSE, OUT_LINK, OUT_COLUMNS = range(7)
+# OUT_WIRE is what OUT_LENGTH would be, had the capture not cut the packet
+(
+    OUT_OFFSET, OUT_LENGTH, OUT_WIRE, OUT_DEVICE, OUT_TIME_NS, OUT_CAUSE, OUT_LINK, OUT_COLUMNS,
+) = range(8)  # fmt: skip
 
 
 class State(NamedTuple):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from ippath.jit import hot
 from ippath.mib import M_IpForwDatagrams, M_IpFragFails, M_IpInHdrErrors
 from ippath.reasons import (
-    R_CAPTURE_CUT, R_IP_INHDR, R_NEIGH_FAILED, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
+    R_IP_INHDR, R_NEIGH_FAILED, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
 )  # fmt: skip
 from ippath.rx.header4 import copy_packet
 from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
-from ippath.rx.packet import count, drop, forwarded, unsupported
+from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
     DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_REDIRECT,
     DST_ROUTE, DST_TYPE, MISC_COLLECT, NONE, OPT_SRR, OPT_STRICT, PACKET_HOST, ROUTE_MTU,
@@ -81,21 +81,18 @@ def ip_forward(h, s, data, trace):
         icmp_send(h, s, data, trace, ICMP_UNREACHABLE, HOST_UNREACHABLE, 0)
         return drop(s, trace, R_NEIGH_FAILED)
     kind = skb[DST_TYPE]
+    kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: copies end where it did
     if length > mtu:
-        if skb[SKB_AVAIL] < length and s.misc[MISC_COLLECT]:
-            return unsupported(s, trace, R_CAPTURE_CUT)
-        copy_packet(s, data, SCRATCH_PACKET, skb[SKB_AVAIL])
+        copy_packet(s, data, SCRATCH_PACKET, kept)
         fragments = fragment4(
-            h, s, trace, s.scratch, SCRATCH_PACKET, length, mtu, out, family, hi, lo, kind
+            h, s, trace, s.scratch, SCRATCH_PACKET, kept, length, mtu, out, family, hi, lo, kind
         )
         if fragments == 0:
             count(s, M_IpFragFails)
             return drop(s, trace, R_NOT_SPECIFIED)
     else:
         if s.misc[MISC_COLLECT]:
-            copy_packet(s, data, SCRATCH_PACKET, skb[SKB_AVAIL])
-        # what the capture cut off cannot be written: the copy ends where the capture did
-        size = length if s.misc[MISC_COLLECT] == 0 else skb[SKB_AVAIL]
-        finish_output4(h, s, s.scratch, SCRATCH_PACKET, size, out, family, hi, lo, kind)
+            copy_packet(s, data, SCRATCH_PACKET, kept)
+        finish_output4(h, s, s.scratch, SCRATCH_PACKET, kept, length, out, family, hi, lo, kind)
     note(trace, T_FORWARD, out)
     return forwarded(s, trace)

@@ -103,12 +103,10 @@ def ip6_forward(h, s, data, trace):
     if not neighbour_answers(h, trace, out, 6, hi, lo):
         icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, ADDRESS_UNREACHABLE, 0)
         return drop(s, trace, R_NOT_SPECIFIED)
-    size = length
+    kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: the copy ends where it did
     if s.misc[MISC_COLLECT]:
-        # what the capture cut off cannot be written: the copy ends where the capture did
-        size = skb[SKB_AVAIL]
-        copy(s.scratch, 0, data, ip, size)
+        copy(s.scratch, 0, data, ip, kept)
         store8(s.scratch, HOP_LIMIT, hop_limit - 1)
-    finish_output6(h, s, s.scratch, 0, size, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))
+    finish_output6(h, s, s.scratch, 0, kept, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))
     note(trace, T_FORWARD, out)
     return forwarded(s, trace)

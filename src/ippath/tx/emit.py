@@ -11,7 +11,7 @@ from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_ASSUME_NEIGH, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP, DEVSTAT_TX, DEVSTAT_TX_BYTES,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
-    NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
+    NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH, OUT_WIRE,
     OUT_LINK, OUT_OFFSET, OUT_TIME_NS, SKB_FRAME,
 )  # fmt: skip
 from ippath.trace import T_NEIGH, T_NEIGH6, note
@@ -74,8 +74,11 @@ def neighbour_mac(h, device, family, hi, lo, broadcast):
 
 
 @cold
-def emit(h, s, buf, offset, length, device, family, hi, lo, broadcast):
-    """Send `length` bytes that start with an IP header by `device` to the next hop (hi, lo)."""
+def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
+    """Send a packet of `length` bytes by `device` to the next hop (hi, lo).
+
+    `buf` has its first `kept` bytes from `offset` on, an IP header at least.
+    """
     raw = h.device[device, DEV_RAW_IP] != 0
     header = 0 if raw else ETHER_HEADER
     s.devstat[device, DEVSTAT_TX] += 1
@@ -83,10 +86,11 @@ def emit(h, s, buf, offset, length, device, family, hi, lo, broadcast):
     if s.misc[MISC_COLLECT] == 0:
         return
     row, at = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
-    if row >= s.out.shape[0] or at + header + length > s.out_data.shape[0]:
+    if row >= s.out.shape[0] or at + header + kept > s.out_data.shape[0]:
         return  # the burst loop stops before this can happen; never write past the arena
     s.out[row, OUT_OFFSET] = at
-    s.out[row, OUT_LENGTH] = header + length
+    s.out[row, OUT_LENGTH] = header + kept
+    s.out[row, OUT_WIRE] = header + length
     s.out[row, OUT_DEVICE] = device
     s.out[row, OUT_TIME_NS] = s.misc[MISC_NOW_NS]
     s.out[row, OUT_CAUSE] = s.skb[SKB_FRAME]
@@ -103,6 +107,6 @@ def emit(h, s, buf, offset, length, device, family, hi, lo, broadcast):
         store32be(s.out_data, at + 8, mine & 0xFFFFFFFF)
         version = load8(buf, offset) >> 4
         store16be(s.out_data, at + 12, ETH_P_IP if version == 4 else ETH_P_IPV6)
-    copy(s.out_data, at + header, buf, offset, length)
+    copy(s.out_data, at + header, buf, offset, kept)
     s.misc[MISC_OUT_ROWS] = row + 1
-    s.misc[MISC_OUT_BYTES] = at + header + length
+    s.misc[MISC_OUT_BYTES] = at + header + kept

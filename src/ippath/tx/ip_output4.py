@@ -27,8 +27,11 @@ from ippath.wire.memory import copy, load8, load16be, store8, store16be
 
 
 @hot
-def finish_output4(h, s, buf, at, size, device, family, hi, lo, kind):
-    """One packet to the device, counted as sent (kernel: ip_finish_output2)."""
+def finish_output4(h, s, buf, at, kept, size, device, family, hi, lo, kind):
+    """One packet of `size` bytes, of which `buf` has `kept`, to the device, counted as sent.
+
+    Kernel: ip_finish_output2.
+    """
     s.counters[M_IpOutTransmits] += 1
     s.counters[M_IpExtOutOctets] += size
     if kind == RTN_MULTICAST:
@@ -37,7 +40,7 @@ def finish_output4(h, s, buf, at, size, device, family, hi, lo, kind):
     elif kind == RTN_BROADCAST:
         s.counters[M_IpExtOutBcastPkts] += 1
         s.counters[M_IpExtOutBcastOctets] += size
-    emit(h, s, buf, at, size, device, family, hi, lo, kind == RTN_BROADCAST)
+    emit(h, s, buf, at, kept, size, device, family, hi, lo, kind == RTN_BROADCAST)
 
 
 @kernel
@@ -61,8 +64,11 @@ def _blank_options(buf, at, ihl):
 
 
 @cold
-def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
-    """Cut the packet at `buf[at]` into fragments that fit `mtu` and send them; returns how many."""
+def fragment4(h, s, trace, buf, at, kept, size, mtu, device, family, hi, lo, kind):
+    """Cut the packet at `buf[at]` into fragments that fit `mtu` and send them; returns how many.
+
+    `buf` has the first `kept` of the packet's `size` bytes, its header at least.
+    """
     ihl = (load8(buf, at + VERSION_IHL) & 15) * 4
     flags = load16be(buf, at + FLAGS_OFFSET)
     base, more_after = flags & OFFSET_MASK, flags & MF
@@ -76,7 +82,8 @@ def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
         if part < left:
             part &= ~7
         copy(work, SCRATCH_FRAGMENT, buf, at, ihl)
-        copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + done, part)
+        there = max(0, min(part, kept - ihl - done))
+        copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + done, there)
         if done:
             _blank_options(work, SCRATCH_FRAGMENT, ihl)
         left -= part
@@ -85,7 +92,9 @@ def fragment4(h, s, trace, buf, at, size, mtu, device, family, hi, lo, kind):
         store16be(work, SCRATCH_FRAGMENT + TOTAL_LENGTH, ihl + part)
         store16be(work, SCRATCH_FRAGMENT + CHECKSUM, 0)
         store16be(work, SCRATCH_FRAGMENT + CHECKSUM, checksum(work, SCRATCH_FRAGMENT, ihl))
-        finish_output4(h, s, work, SCRATCH_FRAGMENT, ihl + part, device, family, hi, lo, kind)
+        finish_output4(
+            h, s, work, SCRATCH_FRAGMENT, ihl + there, ihl + part, device, family, hi, lo, kind
+        )
         s.counters[M_IpFragCreates] += 1
         done += part
         fragments += 1
@@ -111,6 +120,6 @@ def ip_output4(h, s, trace, at, size):
     if not neighbour_answers(h, trace, device, family, hi, lo):
         return
     if size > mtu:
-        fragment4(h, s, trace, s.scratch, at, size, mtu, device, family, hi, lo, kind)
+        fragment4(h, s, trace, s.scratch, at, size, size, mtu, device, family, hi, lo, kind)
     else:
-        finish_output4(h, s, s.scratch, at, size, device, family, hi, lo, kind)
+        finish_output4(h, s, s.scratch, at, size, size, device, family, hi, lo, kind)

@@ -36,14 +36,14 @@ def route_mtu6(h, route, device):
 
 
 @hot
-def finish_output6(h, s, buf, at, size, counted, device, hi, lo, group):
-    """One packet to the device, counted as sent."""
+def finish_output6(h, s, buf, at, kept, size, device, hi, lo, group):
+    """One packet of `size` bytes, of which `buf` has `kept`, to the device, counted as sent."""
     s.counters[M_Ip6OutTransmits] += 1
-    s.counters[M_Ip6OutOctets] += counted
+    s.counters[M_Ip6OutOctets] += size
     if group:
         s.counters[M_Ip6OutMcastPkts] += 1
-        s.counters[M_Ip6OutMcastOctets] += counted
-    emit(h, s, buf, at, size, device, 6, hi, lo, False)
+        s.counters[M_Ip6OutMcastOctets] += size
+    emit(h, s, buf, at, kept, size, device, 6, hi, lo, False)
 
 
 @cold
