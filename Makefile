@@ -1,7 +1,8 @@
 # make demo    a capture through a host with policy routing and source validation, then one drop explained
 # make test    all tests: compiled, path tests as plain Python, path tests with range checks
 # make check   ruff and mypy
-.PHONY: help demo test test-compiled test-plain test-checked check clean
+# make fuzz    damaged packets, in the build that checks ranges (PACKETS=1000000 SEED=1)
+.PHONY: help demo test test-compiled test-plain test-checked check fuzz clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 EDGES := tests/test_cli.py tests/test_packaging.py tests/test_architecture.py
 
 help:
-	@sed -n 's/^# //p' Makefile | head -3
+	@sed -n 's/^# //p' Makefile | head -4
 
 $(VENV)/.stamp: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,6 +44,12 @@ check: $(VENV)/.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+PACKETS ?= 1000000
+SEED ?= 1
+fuzz: $(VENV)/.stamp
+	IPPATH_CHECKED=1 IPPATH_SEARCH=1 IPPATH_FUZZ_PACKETS=$(PACKETS) IPPATH_FUZZ_SEED=$(SEED) \
+	    $(BIN)/python -m pytest -q tests/test_mutation.py --timeout=0 --hypothesis-seed=$(SEED)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out

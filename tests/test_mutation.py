@@ -1,6 +1,6 @@
 """Damaged packets through random hosts: nothing crashes, nothing reads outside, accounts close.
 
-A few thousand packets by default; `IPPATH_FUZZ_PACKETS=1000000` for a long run (`make fuzz`), best in
+Some thousand packets by default; `IPPATH_FUZZ_PACKETS=1000000` for a long run (`make fuzz`), best in
 the checked build, where each load and store verifies its range.
 """
 
@@ -27,7 +27,7 @@ from tests.hosts import hosts, number, router
 from tests.mutate import Mutator
 
 AT_ONCE = 500  # packets of one host
-PACKETS = int(os.environ.get("IPPATH_FUZZ_PACKETS", "20000" if COMPILED else "4000"))
+PACKETS = int(os.environ.get("IPPATH_FUZZ_PACKETS", "100000" if COMPILED else "10000"))
 SEED = int(os.environ.get("IPPATH_FUZZ_SEED", "1"))
 ROUTED = (
     "10.0.0.1 10.0.0.1 10.0.0.2 10.1.0.1 10.1.0.2 10.2.0.2 10.2.0.255 10.9.0.1 10.9.0.2 77.0.0.1 77.1.64.9 78.0.0.1 "
@@ -93,7 +93,9 @@ def check_sent(netns: Netns) -> None:
                 assert int.from_bytes(raw[at + 2 : at + 4]) == wire - at, raw.hex()
             else:
                 assert raw[at] >> 4 == 6, raw.hex()
-                assert int.from_bytes(raw[at + 4 : at + 6]) + 40 == wire - at, raw.hex()
+                payload = int.from_bytes(raw[at + 4 : at + 6])
+                # length 0 before hop-by-hop options could be a jumbogram: Linux keeps all of it
+                assert payload + 40 == wire - at or raw[at + 4 : at + 7] == bytes(3), raw.hex()
 
 
 def receive(netns: Netns, batch: PacketBatch, alone: Netns | None = None) -> None:
