@@ -93,7 +93,15 @@ def test_the_demo_capture_is_what_its_maker_makes(tmp_path: Path) -> None:
 def test_make_targets() -> None:
     text = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
-    assert {"demo", "test", "test-compiled", "test-plain", "test-checked", "check", "fuzz"} <= targets
+    assert {
+        "demo",
+        "test",
+        "test-compiled",
+        "test-plain",
+        "test-checked",
+        "check",
+        "fuzz",
+    } <= targets
     assert "make test" in (ROOT / ".ci/run").read_text()
     for name in re.findall(r"tests/\w+\.py", text):
         assert (ROOT / name).exists()
