@@ -579,6 +579,29 @@ def test_family_of_a_route(family: int, line: str) -> None:
     assert [r.family for r in parse_host(BASE + line).routes if r.metric == 9] == [family]
 
 
+def test_routes_stay_whose_source_another_device_has() -> None:
+    """As Linux 6.18 does; with the last such address they go."""
+    from ippath.netns import route_text
+
+    text = (
+        "ip link add eth0 type veth\nip link add eth1 type veth\nip addr add 10.0.0.1/24 dev eth0\n"
+        "ip addr add 10.1.0.1/24 dev eth1\nip addr add 10.0.0.1 peer 10.1.0.1/32 dev lo\n"
+        "ip addr add 10.1.0.1/24 dev lo\nip link del eth1\n"
+    )
+    shown = {route_text(r) for r in parse_host(text).routes if r.family == 4}
+    assert {line for line in shown if "10.1.0" in line} == {
+        "local 10.1.0.0/24 dev lo table local src 10.1.0.1",
+        "local 10.1.0.1 dev lo table local src 10.0.0.1",
+        "local 10.1.0.1 dev lo table local src 10.1.0.1",
+        "broadcast 10.1.0.255 dev lo table local src 10.1.0.1",
+    }
+    route = "ip route add 172.16.0.0/12 via 10.0.0.9 src 10.3.0.1\n"
+    one = "ip link add eth0 type veth\nip addr add 10.0.0.1/24 dev eth0\nip addr add 10.3.0.1/32 dev lo\n"
+    for last in ("", "ip addr del 10.3.0.1/32 dev lo\n"):
+        host = parse_host(one + route + last)
+        assert any(r.plen == 12 for r in host.routes) == (not last)
+
+
 def documented() -> tuple[list[str], list[str]]:
     """The plain blocks of the document, one text each, and the lines within its tables."""
     blocks: list[str] = []

@@ -431,18 +431,30 @@ def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int
         elif address.family == family == 6:
             _add_address_routes6(wanted, device, address)
 
-    def stays(route: Route) -> bool:
-        automatic = (
+    def is_automatic(route: Route) -> bool:
+        return (
             route.family == family
             and route.protocol == "kernel"
             and [n.device for n in route.nexthops] == [device.name]
             and route.type != "multicast"
         )
-        if not automatic:  # other routes go if they name the address as their source
-            return not (route.family == 4 and route.prefsrc in gone)
-        return any(_same_place(route, w) and route.type == w.type for w in wanted.routes)
+
+    def stays(route: Route) -> bool:
+        return not is_automatic(route) or any(
+            _same_place(route, w) and route.type == w.type for w in wanted.routes
+        )
 
     host.routes = [r for r in host.routes if stays(r)]
+    if family == 4:  # others go if they name it as their source, and no other device has it
+        gone = {ip for ip in gone if not _is_local4(host, ip)}
+        host.routes = [
+            r for r in host.routes if r.family == 6 or r.prefsrc not in gone or is_automatic(r)
+        ]
+
+
+def _is_local4(host: Host, ip: int) -> bool:
+    """Whether the local table has the address (kernel: inet_addr_type)."""
+    return any(r.type == "local" for r in routes_of(host).covering(4, TABLE_LOCAL, ip))
 
 
 # --- routes -----------------------------------------------------------------------------------------
