@@ -2,7 +2,9 @@
 # make test    all tests: compiled, path tests as plain Python, path tests with range checks
 # make check   ruff and mypy
 # make fuzz    damaged packets, in the build that checks ranges (PACKETS=1000000 SEED=1)
-.PHONY: help demo test test-compiled test-plain test-checked check fuzz clean
+# make differ  random hosts and packets, asked of the running kernel (root; MINUTES=5 SEED=0)
+# make record  the kernel's answers to all scenarios, anew (root)
+.PHONY: help demo test test-compiled test-plain test-checked check fuzz differ record clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +14,7 @@ BIN := $(VENV)/bin
 EDGES := tests/test_cli.py tests/test_packaging.py tests/test_architecture.py
 
 help:
-	@sed -n 's/^# //p' Makefile | head -4
+	@sed -n 's/^# //p' Makefile | head -6
 
 $(VENV)/.stamp: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,6 +52,13 @@ SEED ?= 1
 fuzz: $(VENV)/.stamp
 	IPPATH_CHECKED=1 IPPATH_SEARCH=1 IPPATH_FUZZ_PACKETS=$(PACKETS) IPPATH_FUZZ_SEED=$(SEED) \
 	    $(BIN)/python -m pytest -q tests/test_mutation.py --timeout=0 --hypothesis-seed=$(SEED)
+
+MINUTES ?= 5
+differ: $(VENV)/.stamp
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.kernel.differ --minutes $(MINUTES) --seed $(SEED)
+
+record: $(VENV)/.stamp
+	$(BIN)/python -m tests.kernel.record
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out

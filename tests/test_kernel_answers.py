@@ -13,6 +13,7 @@ import json
 import pytest
 
 from tests.kernel import recorder
+from tests.kernel.differ import Generator, ask, differences
 from tests.kernel.normal import normalise, words
 from tests.kernel.packets import checksum, eth, ip4, ip6, record_route, udp
 from tests.kernel.record import RECORDINGS, load
@@ -119,6 +120,26 @@ def test_the_running_kernel_still_says_so() -> None:
         raise
     for name, answer in answers.items():
         assert answer == RECORDED[name], name
+
+
+@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
+@pytest.mark.parametrize("family", [4, 6])
+def test_random_hosts_agree_with_the_running_kernel(family: int) -> None:
+    """A few hosts that nobody chose; `make differ` asks for minutes."""
+    if not recorder.kernel_version().startswith("6.18"):
+        pytest.skip(f"the reference is 6.18, this is {recorder.kernel_version()}")
+    generator = Generator(seed=2026, families=(family,))
+    scenarios = [generator.scenario() for _ in range(6)]
+    try:
+        answers = recorder.record(scenarios)
+    except recorder.RecorderError as problem:
+        if "Operation not permitted" in str(problem) or "mount" in str(problem):
+            pytest.skip("namespaces or tracefs are not allowed here")
+        raise
+    assert sum("error" not in answer for answer in answers.values()) >= 2
+    for scenario in scenarios:
+        if differences(scenario, answers[scenario.name]):
+            assert not ask(scenario), scenario.host  # a busy machine is asked twice
 
 
 def test_only_what_is_random_is_made_equal() -> None:
