@@ -45,6 +45,8 @@ def canonical(host: Host) -> dict[str, Any]:
         key=lambda r: (
             r["family"], r["table"], r["prefix"], r["plen"], r["src"], r["src_plen"],
             r["tos"] if r["family"] == 4 else 0, r["metric"],
+            # each device has its own, and a packet looks for that of its device
+            r["nexthops"][0]["device"] if r["type"] == "multicast" else "",
         )
     )  # fmt: skip
     plain["rules"].sort(key=lambda r: (r["family"], r["pref"]))

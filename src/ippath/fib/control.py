@@ -759,7 +759,7 @@ def finish(host: Host) -> None:
             device.up
             and device.mac is not None
             and device.kind not in ("loopback", "tun", "none", "ppp")
-            and device.mtu >= 1280
+            and device.mtu >= LEAST_MTU6
             and not effective_sysctl(host, 6, device, "disable_ipv6")
             and own_sysctl(host, 6, device.name, "addr_gen_mode") != 1
             and not any(a.family == 6 and a.ip >> 118 == 0x3FA for a in device.addresses)
