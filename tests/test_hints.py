@@ -165,7 +165,9 @@ def test_a_hinted_packet_to_a_group_must_have_a_source() -> None:
     query = ip("0.0.0.0", "224.0.0.1")
     assert reasons(router(), "off", query, query) == ["NONE", "NONE"]
     assert reasons(router(), "strict", query, query) == ["NONE", "NONE"]
-    assert reasons(router(), "on", query, query) == ["NONE", "IP_INVALID_SOURCE"]
+    _, verdicts, _ = run(router(), stream(query, query), "on")
+    assert verdicts.reason_names == ["NONE", "IP_INVALID_SOURCE"]
+    assert verdicts.hinted.tolist() == [False, True]  # the hint is why
 
 
 def test_a_rule_ever_added_switches_ipv4_hints_off() -> None:

@@ -110,6 +110,8 @@ def ip_route_use_hint(h, s, trace):
     device, source = skb[SKB_DEVICE], skb[SKB_SRC_LO]
     strict = h.conf[CONF_HINT] == HINT_STRICT
     note(trace, T_HINT_STRICT if strict else T_HINT)
+    skb[SKB_HINTED] = 1  # dropped packets, too: the hint decided which checks they met
+    s.misc[MISC_HINT_USED] += 1
     if h.device[device, DEV_HAS4] == 0:
         return drop(s, trace, R_NOT_SPECIFIED)
     if is_multicast(source) or is_limited_broadcast(source):
@@ -131,8 +133,6 @@ def ip_route_use_hint(h, s, trace):
             redirect = _wants_redirect(h, device, source, gateway, valid)
     copy_route(skb, hint)
     skb[DST_REDIRECT] = redirect
-    skb[SKB_HINTED] = 1
-    s.misc[MISC_HINT_USED] += 1
     return CONTINUE
 
 
