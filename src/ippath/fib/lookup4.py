@@ -5,6 +5,7 @@ In:  a row of `state.flow`.   Out: the same row of `state.result`, and 0 or an e
 
 from __future__ import annotations
 
+from ippath.fib.flow import no_result
 from ippath.fib.rules import TOS_MASK4, rule_matches
 from ippath.fib.search import search4
 from ippath.jit import cold, hot, kernel
@@ -52,14 +53,6 @@ def _usable_nexthop4(h, route, flow):
         if flow[FLOW_OIF] == NONE or flow[FLOW_OIF] == device:
             return nh
     return NONE
-
-
-@hot
-def _forget(result):
-    result[RES_ROUTE] = NONE
-    result[RES_NH] = NONE
-    result[RES_RULE] = NONE
-    result[RES_TABLE] = NONE
 
 
 @hot
@@ -135,7 +128,7 @@ def _rules_lookup4(h, s, row, trace):
                 note(trace, T_SUPPRESS4, rule, result[RES_ROUTE])
             elif error != EAGAIN:
                 return error
-            _forget(result)  # thrown or suppressed: it decides nothing
+            no_result(result)  # thrown or suppressed: it decides nothing
         rule += 1
     return ENETUNREACH
 
@@ -144,7 +137,7 @@ def _rules_lookup4(h, s, row, trace):
 def fib_lookup4(h, s, row, trace):
     """Find the route of flow `row`; 0 with `result[row]` filled, or the errno of the failure."""
     result = s.result[row]
-    _forget(result)
+    no_result(result)
     if h.conf[CONF_RULES4]:
         error = _rules_lookup4(h, s, row, trace)
         if error:
@@ -157,7 +150,7 @@ def fib_lookup4(h, s, row, trace):
             error = table_lookup4(h, s, row, 1, trace)
         if error == EAGAIN:
             error = ENETUNREACH
-            _forget(result)
+            no_result(result)
     if error:
         note(trace, T_FIB_ERROR, error)
     return error

@@ -8,10 +8,11 @@ In:  a row of `state.flow`.   Out: the same row of `state.result`, and 0 or an e
 
 from __future__ import annotations
 
+from ippath.fib.flow import no_result
 from ippath.fib.multipath import multipath_hash
 from ippath.fib.rules import DSCP_MASK, rule_matches
 from ippath.fib.search import search6
-from ippath.jit import cold, hot, kernel
+from ippath.jit import cold, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
     CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH, FLOW_DST_HI,
@@ -209,14 +210,6 @@ def _suppressed6(h, rule, result):
     return group != ANY and h.device[fib.nexthop[result[RES_NH], NH_DEVICE], DEV_GROUP] == group
 
 
-@hot
-def _forget(result):
-    result[RES_ROUTE] = NONE
-    result[RES_NH] = NONE
-    result[RES_RULE] = NONE
-    result[RES_TABLE] = NONE
-
-
 @cold
 def _rules_lookup6(h, s, row, trace):
     fib, flow, result = h.fib6, s.flow[row], s.result[row]
@@ -247,7 +240,7 @@ def _rules_lookup6(h, s, row, trace):
                 note(trace, T_SUPPRESS6, rule, result[RES_ROUTE])
             elif error != EAGAIN:
                 return error
-            _forget(result)  # thrown or suppressed: it decides nothing
+            no_result(result)  # thrown or suppressed: it decides nothing
         rule += 1
     return ENETUNREACH
 
@@ -256,7 +249,7 @@ def _rules_lookup6(h, s, row, trace):
 def fib_lookup6(h, s, row, trace):
     """Find the route of flow `row`: 0 with `result[row]` filled, or the errno; and the multipath flag."""
     flow, result = s.flow[row], s.result[row]
-    _forget(result)
+    no_result(result)
     if h.conf[CONF_RULES6]:
         error = _rules_lookup6(h, s, row, trace)
     else:  # no custom rules: local (row 0), then main (row 1)
@@ -265,7 +258,7 @@ def fib_lookup6(h, s, row, trace):
             error = table_lookup6(h, s, row, 1, trace)
         if error == EAGAIN:
             error = ENETUNREACH
-            _forget(result)
+            no_result(result)
     if error:
         note(trace, T_FIB_ERROR, error)
         return error, 0

@@ -9,7 +9,7 @@ Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SO
 
 from __future__ import annotations
 
-from ippath.fib.flow import fill_flow4
+from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
@@ -195,15 +195,6 @@ def _error_route(s, trace, error):
     return CONTINUE
 
 
-@kernel
-def _no_result(s):
-    result = s.result[FLOW_INPUT]
-    result[RES_ROUTE] = NONE
-    result[RES_NH] = NONE
-    result[RES_RULE] = NONE
-    result[RES_TABLE] = NONE
-
-
 @cold
 def dissect_ports(s, data, flow):
     """Fill protocol and ports of a flow from the packet (kernel: fib4_rules_early_flow_dissect)."""
@@ -305,7 +296,7 @@ def ip_route_input_mc(h, s, trace):
     """Route a packet to a multicast group (kernel: ip_route_input_rcu, ip_mc_validate_source)."""
     skb = s.skb
     device, source, group = skb[SKB_DEVICE], skb[SKB_SRC_LO], skb[SKB_DST_LO]
-    _no_result(s)
+    no_result(s.result[FLOW_INPUT])
     joined = has_joined(h, 4, device, 0, group)
     note(trace, T_MCAST, group, device, joined)
     forwards = h.device[device, DEV_MC_FORWARDING4] != 0
@@ -342,7 +333,7 @@ def ip_route_input_slow(h, s, data, trace):
     if is_multicast(source) or is_limited_broadcast(source):
         return _martian_source(s, trace, R_IP_INVALID_SOURCE)
     if is_limited_broadcast(destination) or (source == 0 and destination == 0):
-        _no_result(s)
+        no_result(s.result[FLOW_INPUT])
         return _broadcast_input(h, s, trace, False)
     if is_zeronet(source):
         return _martian_source(s, trace, R_IP_INVALID_SOURCE)
