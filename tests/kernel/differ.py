@@ -19,7 +19,7 @@ from tests.kernel.packets import (
     ROUTER_ALERT, Upper, data, echo, echo6, hop_by_hop, icmp, icmp6, ip4, ip6, record_route,
     routing, source_route, tcp, timestamp, udp,
 )  # fmt: skip
-from tests.kernel.scenarios import Inject, Scenario
+from tests.kernel.scenarios import Inject, Scenario, Together
 
 STEPS = 40  # packets sent to one host
 BATCH = 20  # hosts that one recorder process asks
@@ -78,8 +78,12 @@ class Generator:
         steps: list[Any] = []
         for k in range(STEPS):
             family = self.random.choice(self.families)
+            device = self.random.choice(("r0", "r0", "r1", "r2"))
+            if self.some(0.15):
+                steps.append(Together(device, self._list(family, k)))
+                continue
             packet = self._packet4() if family == 4 else self._packet6()
-            steps.append(Inject(self.random.choice(("r0", "r0", "r1", "r2")), {f"{k}": packet}))
+            steps.append(Inject(device, {f"{k}": packet}))
         name = f"random {self.seed}.{self.made}"
         return Scenario(name, "random", "\n".join(lines) + "\n", tuple(steps), _CLOCKS)
 
@@ -177,6 +181,20 @@ class Generator:
 
     # --- packets --------------------------------------------------------------------------------------
 
+    def _list(self, family: int, step: int) -> dict[str, bytes]:
+        """One receive list: runs of few destinations from many sources, so that hints fit."""
+        ends = [self._address4(False) if family == 4 else self._address6(False) for _ in range(2)]
+        found = {}
+        for k in range(self.random.randrange(2, 9)):
+            end, port = self.random.choice(ends), self.random.choice((2000, 2001, 9))
+            if family == 4:
+                tos = self.random.choice((0, 0, 0, 0x10))
+                packet = ip4(self._address4(True), end, udp(1000, port), ident=k + 1, tos=tos)
+            else:
+                packet = ip6(self._address6(True), end, udp(1000, port), label=k + 1)
+            found[f"{step}.{k}"] = packet
+        return found
+
     def _address4(self, source: bool) -> str:
         pick, number = self.random.choice, self.random.randrange
         if self.some(0.75 if source else 0.6):
@@ -225,7 +243,10 @@ class Generator:
         to = self._address4(False)
         if isinstance(payload, Upper) and payload.protocol == 6 and not to.startswith(_AWAY):
             to = "77.1.2.5"  # what TCP answers is another subject
-        return ip4(self._address4(True), to, payload, **fields)
+        source = self._address4(True)
+        if source == "0.0.0.0" and isinstance(payload, Upper) and payload.protocol == 1:
+            source = "10.0.0.0"  # an answer to nobody would go by lo
+        return ip4(source, to, payload, **fields)
 
     def _address6(self, source: bool) -> str:
         pick, number = self.random.choice, self.random.randrange
@@ -337,7 +358,7 @@ def main() -> int:
         for scenario in batch:
             answer = answers[scenario.name]
             refused += "error" in answer
-            packets += 0 if "error" in answer else STEPS
+            packets += 0 if "error" in answer else sum(len(s.packets) for s in scenario.steps)
             if differences(scenario, answer):
                 small = shrunk(scenario)
                 print(f"## {scenario.name}\n{small.host.removeprefix(_LINES).lstrip()}")

@@ -328,6 +328,8 @@ class _Session:
         if isinstance(step, Inject):
             for label, packet in step.packets.items():
                 os.write(self.devices[step.device], packet)
+                if self.napi:
+                    time.sleep(0.005)  # the device's thread takes it, not the writer
                 yield {"packet": label, **self.collect(step.device, {label: packet})}
         elif isinstance(step, Burst):
             for packet in step.packets.values():
