@@ -238,8 +238,7 @@ class Generator:
         if self.some(0.3):
             fields["df"] = True
         if self.some(0.05):
-            fields.update(pick(({"mf": True}, {"offset": 5}, {"damage": 1}, {"ihl": 4},
-                                {"version": 5}, {"length": 10}, {"reserved": True})))  # fmt: skip
+            fields.update(pick(({"mf": True}, {"offset": 5}, {"damage": 1}, {"ihl": 4}, {"length": 10}, {"reserved": True})))  # fmt: skip
         to = self._address4(False)
         if isinstance(payload, Upper) and payload.protocol == 6 and not to.startswith(_AWAY):
             to = "77.1.2.5"  # what TCP answers is another subject
@@ -290,7 +289,7 @@ class Generator:
                 routing(0, 1, ("2001:db8:1::2",)), routing(4, 0), routing(0, 0), routing(9, 2),
             )),)  # fmt: skip
         if self.some(0.05):
-            fields.update(pick(({"last_header": 200}, {"length": 10}, {"version": 5})))
+            fields.update(pick(({"last_header": 200}, {"length": 10})))
         payload, to = self._upper6(), self._address6(False)
         if payload.protocol == 6 and not to.startswith(_AWAY):
             to = "2001:db8:77:1::9"
