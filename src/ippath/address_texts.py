@@ -44,7 +44,7 @@ def ipv6_texts(packed: np.ndarray) -> pa.StringArray:
     words = np.ascontiguousarray(packed).view(">u2").astype(np.int32)
     start, length = _longest_zeros(words)
     shape = np.where(length >= 2, 9 * start + length, 0)
-    mapped = (shape == 9 * 0 + 5) & (words[:, 5] == _MAPPED)
+    mapped = (start == 0) & (length == 5) & (words[:, 5] == _MAPPED)
     shape[mapped] = -1
     pieces, order = [pa.array([], pa.string())], []
     for one in np.unique(shape):

@@ -96,13 +96,12 @@ if COMPILED:
     if jit_link.available():
         _KERNEL["pipeline_class"] = jit_link.KernelCompiler
         _ENTRY["pipeline_class"] = jit_link.EntryCompiler
-    _OPTIONS = jit_link.OPTIONS
-    _OPTIONS["boundscheck"] = CHECKED
+    _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": CHECKED}
 
     def kernel(function: F) -> F:
         """A path helper: compiled into every entry that calls it, inlined where LLVM finds it wise."""
         # no wrapper for calls from Python: it would be compiled for every helper and never used
-        return jit_link.compile_once(njit(**_KERNEL, **_OPTIONS)(function))
+        return jit_link.compile_once(njit(**_KERNEL, **_OPTIONS)(function), _OPTIONS)
 
     def hot(function: F) -> F:
         """A helper on the way of every packet: always inlined."""

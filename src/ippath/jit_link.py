@@ -144,9 +144,6 @@ def available() -> bool:
     return all(name in names for name in _NEEDED) and hasattr(compiler.Compiler, "define_pipelines")
 
 
-# for helpers and entries alike; ippath.jit adds range checks where they are asked for
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-
 KernelCompiler = _with_library(PartLibrary)
 EntryCompiler = _with_library(EntryLibrary)
 
@@ -157,10 +154,11 @@ def _widened(kind: Any) -> Any:
     return types.int64 if isinstance(kind, (types.Integer, types.Boolean)) else kind
 
 
-def compile_once(dispatcher: Any) -> Any:
+def compile_once(dispatcher: Any, options: dict[str, Any]) -> Any:
     """Make a helper compile once, not for each mix of literals, bools and narrow integers.
 
-    Python may call it too: then an entry around it is compiled, since it has no code of its own.
+    Python may call it too: then an entry around it is compiled, since it has no code of its own,
+    with these options of `njit`.
     """
     resolve = dispatcher.get_call_template
 
@@ -176,7 +174,7 @@ def compile_once(dispatcher: Any) -> Any:
 
     def code_for_python(*args: Any) -> Any:
         if not wrappers:
-            wrappers.append(njit(pipeline_class=EntryCompiler, **OPTIONS)(_caller(dispatcher)))
+            wrappers.append(njit(pipeline_class=EntryCompiler, **options)(_caller(dispatcher)))
         return wrappers[0]
 
     dispatcher.get_call_template = get_call_template

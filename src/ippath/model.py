@@ -21,6 +21,8 @@ ROUTE_TYPES = {
     "blackhole": 6, "unreachable": 7, "prohibit": 8, "throw": 9,
 }  # fmt: skip
 
+LEAST_MTU6 = 1280  # bytes (RFC 8200 section 5)
+
 PROTOCOLS = {"unspec": 0, "redirect": 1, "kernel": 2, "boot": 3, "static": 4, "ra": 9, "dhcp": 16}
 
 
@@ -68,6 +70,11 @@ class Device:
     def raw_ip(self) -> bool:
         """Whether frames have no link header and no link-level addresses."""
         return self.kind in ("tun", "none", "ppp")
+
+    @property
+    def speaks6(self) -> bool:
+        """Whether the MTU is large enough for IPv6 (kernel: addrconf_notify; RFC 8200 section 5)."""
+        return self.mtu >= LEAST_MTU6
 
     @property
     def asks_neighbours(self) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ippath.explain import Explanation
 
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
+MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
 TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
 _hash = plain(mix32)
 
@@ -142,7 +143,7 @@ class Netns:
         row[T.DEV_MTU] = device.mtu
         row[T.DEV_MTU6] = self._number(f"net.ipv6.conf.{device.name}.mtu", device.mtu)
         row[T.DEV_HAS4] = (2 if 4 in has else 1) if device.mtu >= 68 else 0
-        row[T.DEV_HAS6] = int(device.mtu >= 1280)
+        row[T.DEV_HAS6] = int(device.speaks6)
         row[T.DEV_RAW_IP] = int(device.raw_ip)
         row[T.DEV_NOARP] = int(not device.asks_neighbours)
         row[T.DEV_MASTER] = T.NONE
@@ -223,8 +224,8 @@ class Netns:
         return table
 
     def _socket_row(self, number: int, listener: Listener) -> list[int]:
-        mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
-        ip = listener.ip & 0xFFFFFFFF if mapped else listener.ip
+        mapped = _is_mapped(listener.family, listener.ip)
+        ip = listener.ip & MAPPED4 if mapped else listener.ip
         if listener.reader == "fast":
             read = T.READ_AT_ONCE
         elif listener.reader == "none":
@@ -232,8 +233,8 @@ class Netns:
         else:
             read = max(1, int(1e9 / float(listener.reader.removesuffix("/s"))))
         peer = listener.peer
-        if peer is not None and listener.family == 6 and peer >> 32 == 0xFFFF:
-            peer &= 0xFFFFFFFF
+        if peer is not None and _is_mapped(listener.family, peer):
+            peer &= MAPPED4
         row = [0] * T.SOCK_COLUMNS
         row[T.SOCK_FAMILY], row[T.SOCK_PROTOCOL] = listener.family, listener.protocol
         row[T.SOCK_HI], row[T.SOCK_LO] = halves(ip)
@@ -259,9 +260,8 @@ class Netns:
         """The socket as `connect` leaves it: bound to the address by which it reaches its peer."""
         if listener.peer is None or listener.ip:
             return listener
-        mapped = listener.family == 6 and listener.peer >> 32 == 0xFFFF
-        if mapped:
-            source = source_toward(self.host, 4, listener.peer & 0xFFFFFFFF, listener.device)
+        if _is_mapped(listener.family, listener.peer):
+            source = source_toward(self.host, 4, listener.peer & MAPPED4, listener.device)
             source |= 0xFFFF << 32
         else:
             source = source_toward(self.host, listener.family, listener.peer, listener.device)
@@ -625,10 +625,15 @@ class Netns:
         return listener_text(self.host.listeners[number])
 
 
+def _is_mapped(family: int, ip: int) -> bool:
+    """Is it an IPv4 address in IPv6 clothes, ::ffff:a.b.c.d?"""
+    return family == 6 and ip >> 32 == 0xFFFF
+
+
 def _port_group(listener: Listener) -> tuple[int, bool]:
     """Sockets with an address of their own stand before the wildcard ones of their port."""
-    mapped = listener.family == 6 and listener.ip >> 32 == 0xFFFF
-    return listener.port, (listener.ip & 0xFFFFFFFF if mapped else listener.ip) == 0
+    mapped = _is_mapped(listener.family, listener.ip)
+    return listener.port, (listener.ip & MAPPED4 if mapped else listener.ip) == 0
 
 
 def _bit_list(text: str) -> int:

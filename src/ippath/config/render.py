@@ -18,7 +18,6 @@ from ippath.config.values import (
 from ippath.fib.control import (
     ALL_SYSTEMS4,
     ALL_ROUTERS6,
-    LEAST_MTU6,
     ControlError,
     add_route,
     finish,
@@ -241,7 +240,7 @@ def _is_automatic(device: Device, position: int) -> bool:
         and not any(a.family == 6 and a.ip >> 118 == 0x3FA for a in device.addresses[:position])
         and device.kind not in ("loopback", "tun", "none", "ppp")
         and device.up
-        and device.mtu >= LEAST_MTU6
+        and device.speaks6
     )
 
 
@@ -271,7 +270,7 @@ def _lost_loopback_lines(device: Device) -> Iterator[str]:
     for family, ip, plen in ((4, 0x7F000001, 8), (6, 1, 128)):
         plain = Address(family, ip, plen, scope=SCOPE_HOST)
         if not any(_unlabelled(device, a) == plain for a in device.addresses) and not (
-            family == 6 and (not device.up or device.mtu < LEAST_MTU6)
+            family == 6 and (not device.up or not device.speaks6)
         ):
             yield f"{_ip(family)} addr del {prefix_text(family, ip, plen)} dev lo"
 

@@ -32,7 +32,6 @@ LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
 LINK_LOCAL = 0xFE80 << 112
 MULTICAST6 = 0xFF << 120
 ALL_SYSTEMS4 = 0xE0000001
-LEAST_MTU6 = 1280  # bytes
 ALL_NODES6 = (0xFF02 << 112 | 1, 0xFF01 << 112 | 1)
 ALL_ROUTERS6 = (0xFF02 << 112 | 2, 0xFF01 << 112 | 2, 0xFF05 << 112 | 2)
 SOLICITED_NODE = 0xFF02 << 112 | 0x1FF000000
@@ -124,14 +123,14 @@ def change_device(host: Host, name: str, **fields: object) -> None:
     for field in fields:
         if field not in known:
             raise ControlError(f"a device has no {field}")
-    was_up, had_carrier, had_ipv6 = device.up, device.carrier, _speaks6(device)
+    was_up, had_carrier, had_ipv6 = device.up, device.carrier, device.speaks6
     for field, value in fields.items():
         setattr(device, field, value)
     if was_up and not device.up:
         _go_down(host, device)
     elif device.up and not was_up:
         _come_up(host, device)
-    if device.up and was_up and had_ipv6 != _speaks6(device):
+    if device.up and was_up and had_ipv6 != device.speaks6:
         if had_ipv6:
             _leave6(host, device)
         else:
@@ -165,13 +164,8 @@ def _come_up(host: Host, device: Device) -> None:
     _mark_linkdown(host, device)
 
 
-def _speaks6(device: Device) -> bool:
-    """IPv6 is not on a device whose MTU is too small for it (kernel: addrconf_notify; RFC 8200 5)."""
-    return device.mtu >= LEAST_MTU6
-
-
 def _come_up6(host: Host, device: Device) -> None:
-    if not _speaks6(device) or effective_sysctl(host, 6, device, "disable_ipv6"):
+    if not device.speaks6 or effective_sysctl(host, 6, device, "disable_ipv6"):
         return
     for group in ALL_NODES6:
         device.multicast.add((6, group))
@@ -311,7 +305,7 @@ def add_address(host: Host, device_name: str, address: Address) -> None:
     device = _device(host, device_name)
     if address.family == 6 and effective_sysctl(host, 6, device, "disable_ipv6"):
         raise ControlError("RTNETLINK answers: Permission denied")
-    if address.family == 6 and not _speaks6(device):
+    if address.family == 6 and not device.speaks6:
         raise ControlError("RTNETLINK answers: Invalid argument")
     mine = [a for a in device.addresses if a.family == address.family]
     for other in mine:
@@ -521,7 +515,7 @@ def _is_own(host: Host, family: int, ip: int) -> bool:
 def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
     """Resolve a next hop: device, scope, link state (kernel: fib_check_nh, fib6_nh_init)."""
     device = _device(host, nexthop.device) if nexthop.device is not None else None
-    if route.family == 6 and device is not None and not _speaks6(device):
+    if route.family == 6 and device is not None and not device.speaks6:
         raise ControlError("RTNETLINK answers: No such device")
     if nexthop.gateway is None:
         if device is None:
@@ -759,7 +753,7 @@ def finish(host: Host) -> None:
             device.up
             and device.mac is not None
             and device.kind not in ("loopback", "tun", "none", "ppp")
-            and device.mtu >= LEAST_MTU6
+            and device.speaks6
             and not effective_sysctl(host, 6, device, "disable_ipv6")
             and own_sysctl(host, 6, device.name, "addr_gen_mode") != 1
             and not any(a.family == 6 and a.ip >> 118 == 0x3FA for a in device.addresses)

@@ -220,15 +220,11 @@ def source_toward(host: Host, family: int, peer: int, oif: str | None = None) ->
         return peer
     nexthop = found.nexthop
     device = host.device(nexthop.device or "") if nexthop else None
-    own = [a for a in device.addresses if a.family == family and not a.secondary] if device else []
     if family == 6:
         return _source6(host, peer, device)
+    own = [a for a in device.addresses if a.family == 4 and not a.secondary] if device else []
     toward = nexthop.gateway or 0 if nexthop and nexthop.gateway_family == 4 else 0
-    near = [
-        a
-        for a in own
-        if toward and _covers(32, a.ip >> (32 - a.plen) << (32 - a.plen), a.plen, toward)
-    ]
+    near = [a for a in own if toward and _covers(32, a.ip, a.plen, toward)]
     return next((a.ip for a in near + own), 0)
 
 

@@ -7,9 +7,8 @@ sends the packet on, or quotes it, takes it from here.
 from __future__ import annotations
 
 from ippath.jit import cold, kernel
-from ippath.tables import (
-    OPT_COLUMNS, SCRATCH_HEADER, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_OPTIONS, SKB_TTL_SPENT,
-)  # fmt: skip
+from ippath.rx.packet import copy_captured
+from ippath.tables import OPT_COLUMNS, SCRATCH_HEADER, SKB_IHL, SKB_IP, SKB_OPTIONS, SKB_TTL_SPENT
 from ippath.wire.checksum import update16
 from ippath.wire.ipv4 import CHECKSUM, TTL
 from ippath.wire.memory import copy, load16be, store8, store16be
@@ -39,10 +38,7 @@ def spend_ttl(buf, at):
 def copy_packet(s, data, at, count):
     """Copy the first `count` bytes to `scratch[at]`; what the capture cut off reads as zeros."""
     skb, buf = s.skb, s.scratch
-    present = min(count, skb[SKB_AVAIL])
-    copy(buf, at, data, skb[SKB_IP], present)
-    for k in range(present, count):
-        store8(buf, at + k, 0)
+    copy_captured(s, data, skb[SKB_IP], at, count)
     if skb[SKB_OPTIONS]:
         copy(buf, at, buf, SCRATCH_HEADER, min(count, skb[SKB_IHL]))
     if skb[SKB_TTL_SPENT]:

@@ -19,14 +19,14 @@ from ippath.reasons import (
     R_UNHANDLED_PROTO,
 )  # fmt: skip
 from ippath.rx.icmp_send import BODY, icmp_reply
-from ippath.rx.packet import capture_cut, count, deliver, drop, unchecked
+from ippath.rx.packet import capture_cut, copy_captured, count, deliver, drop, unchecked
 from ippath.tables import (
     CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
-    RTN_MULTICAST, SKB_AVAIL, SKB_DST_LO, SKB_IHL, SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SRC_LO,
+    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
 from ippath.tx.ip_options4 import milliseconds_today
-from ippath.udp.lookup import udp_lookup
+from ippath.udp.lookup import udp_sender
 from ippath.wire.checksum import all_ones, partial
 from ippath.wire.icmp import (
     ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY, ICMP_HEADER,
@@ -36,7 +36,7 @@ from ippath.wire.icmp import (
 from ippath.wire.ipv4 import (
     DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,
 )  # fmt: skip
-from ippath.wire.memory import copy, load8, load16be, load32be, store8, store32be
+from ippath.wire.memory import load8, load32be, store32be
 
 ADDRESS_MASK, ADDRESS_MASK_REPLY = 17, 18
 
@@ -79,15 +79,9 @@ def _has_sender(h, s, data, quoted, transport, protocol):
     """Does a socket of this host send what is quoted (kernel: __udp4_lib_err, tcp_v4_err)?"""
     if protocol != IPPROTO_UDP and protocol != IPPROTO_UDPLITE:
         return False
-    skb = s.skb
-    source, destination, own = skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_PROTOCOL]
-    # the socket that would get an answer to the packet quoted
-    skb[SKB_SRC_LO] = load32be(data, quoted + DESTINATION)
-    skb[SKB_DST_LO] = load32be(data, quoted + SOURCE)
-    skb[SKB_PROTOCOL] = protocol
-    row = udp_lookup(h, s, load16be(data, transport + 2), load16be(data, transport))
-    skb[SKB_SRC_LO], skb[SKB_DST_LO], skb[SKB_PROTOCOL] = source, destination, own
-    return row != NONE
+    source, destination = load32be(data, quoted + SOURCE), load32be(data, quoted + DESTINATION)
+    ports = load32be(data, transport)
+    return udp_sender(h, s, protocol, 0, source, 0, destination, ports) != NONE
 
 
 @kernel
@@ -127,13 +121,10 @@ def _icmp_unreach(h, s, data, trace, at, size, kind, code):
 
 
 @kernel
-def _icmp_echo(h, s, data, trace, at, size, present):
+def _icmp_echo(h, s, data, trace, at, size):
     """Answer an echo request with its own code, identifier and data."""
     body = size - ICMP_HEADER
-    there = max(0, present - ICMP_HEADER)
-    copy(s.scratch, BODY, data, at + ICMP_HEADER, there)
-    for k in range(there, body):
-        store8(s.scratch, BODY + k, 0)  # the capture cut it off
+    copy_captured(s, data, at + ICMP_HEADER, BODY, body)
     icmp_reply(h, s, trace, ICMP_ECHO_REPLY, load8(data, at + 1), load32be(data, at + 4), body)
 
 
@@ -178,7 +169,7 @@ def icmp_rcv(h, s, data, trace):
         return _error(s, trace, R_UNHANDLED_PROTO)
     if kind == ICMP_ECHO:
         if not h.conf[CONF_ICMP_ECHO_IGNORE_ALL]:
-            _icmp_echo(h, s, data, trace, at, size, present)
+            _icmp_echo(h, s, data, trace, at, size)
     elif kind == ICMP_ECHO_REPLY:
         return drop(s, trace, R_NO_SOCKET)
     elif kind == ICMP_TIMESTAMP:

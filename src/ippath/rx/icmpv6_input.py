@@ -24,11 +24,11 @@ from ippath.rx.packet import capture_cut, consume, count, deliver, drop, uncheck
 from ippath.tables import (
     CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
     DEV_SUPPRESS_FRAG_NDISC, DST_NH, DST_ROUTE, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
-    SKB_FRAG, SKB_IP, SKB_LEN, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TRANSPORT,
+    SKB_FRAG, SKB_IP, SKB_LEN, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, T_NDISC_FRAG, T_QUOTED6, note
 from ippath.tx.route_output6 import is_anycast_route6
-from ippath.udp.lookup import udp_lookup
+from ippath.udp.lookup import udp_sender
 from ippath.wire.checksum import pseudo6, transport_ok
 from ippath.wire.icmp import (
     ICMP6_ECHO, ICMP6_ECHO_REPLY, ICMP6_EXTENDED_ECHO_REPLY, ICMP6_INFORMATIONAL,
@@ -41,7 +41,7 @@ from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
 from ippath.wire.ipv6 import (
     DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_multicast,
 )  # fmt: skip
-from ippath.wire.memory import load8, load16be, load32be, load64be
+from ippath.wire.memory import load8, load32be, load64be
 
 TRANSPORT_QUOTED = 8  # bytes behind the IPv6 headers that a quotation must hold
 NDISC_HOP_LIMIT = 255
@@ -113,18 +113,11 @@ def _has_sender(h, s, data, quoted, transport, protocol):
     """Does a socket of this host send what is quoted (kernel: __udp6_lib_err, tcp_v6_err)?"""
     if protocol == IPPROTO_TCP:
         return False
-    skb = s.skb
-    src_hi, src_lo, own = skb[SKB_SRC_HI], skb[SKB_SRC_LO], skb[SKB_PROTOCOL]
-    dst_hi, dst_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
-    # the socket that would get an answer to the packet quoted
-    skb[SKB_SRC_HI] = load64be(data, quoted + DESTINATION)
-    skb[SKB_SRC_LO] = load64be(data, quoted + DESTINATION + 8)
-    skb[SKB_DST_HI] = load64be(data, quoted + SOURCE)
-    skb[SKB_DST_LO] = load64be(data, quoted + SOURCE + 8)
-    skb[SKB_PROTOCOL] = protocol
-    row = udp_lookup(h, s, load16be(data, transport + 2), load16be(data, transport))
-    skb[SKB_SRC_HI], skb[SKB_SRC_LO], skb[SKB_PROTOCOL] = src_hi, src_lo, own
-    skb[SKB_DST_HI], skb[SKB_DST_LO] = dst_hi, dst_lo
+    row = udp_sender(
+        h, s, protocol, load64be(data, quoted + SOURCE), load64be(data, quoted + SOURCE + 8),
+        load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8),
+        load32be(data, transport),
+    )  # fmt: skip
     return row != NONE
 
 

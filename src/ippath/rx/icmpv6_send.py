@@ -11,16 +11,16 @@ from ippath.mib import (
     M_Icmp6OutTimeExcds, M_Icmp6OutType0, M_IcmpOutRateLimitGlobal, M_Ip6OutNoRoutes,
 )  # fmt: skip
 from ippath.rx.dissect6 import dissect6, skip_extensions
+from ippath.rx.packet import copy_captured
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
-    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, DEV_HOP_LIMIT6,
-    DEV_LOOPBACK, DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
-    DST_ROUTE, ENETUNREACH, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE,
-    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH,
-    RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE,
-    SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO,
-    SKB_TOS, SKB_TTL_SPENT,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, DEV_HOP_LIMIT6, DEV_LOOPBACK, DEV_RAW_IP,
+    DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, ENETUNREACH,
+    FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH, RES_ROUTE, ROUTE_HOPLIMIT,
+    ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP,
+    SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_ICMP6_SEND, T_REDIRECT, note
 from ippath.tx.emit import neighbour_row
@@ -133,10 +133,7 @@ def copy_packet6(s, data, at, size):
     What the capture cut off reads as zeros.
     """
     skb, buf = s.skb, s.scratch
-    present = min(size, skb[SKB_AVAIL])
-    copy(buf, at, data, skb[SKB_IP], present)
-    for k in range(present, size):
-        store8(buf, at + k, 0)
+    copy_captured(s, data, skb[SKB_IP], at, size)
     if skb[SKB_TTL_SPENT]:
         store8(buf, at + HOP_LIMIT, load8(buf, at + HOP_LIMIT) - 1)
 
@@ -283,10 +280,7 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
     if limited and not _peer_limit(h, s, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
         note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, LIMITED_PEER)
         return False
-    present = max(0, min(size, skb[SKB_IP] + skb[SKB_AVAIL] - body))
-    copy(s.scratch, HEADER + ICMP_HEADER, data, body, present)
-    for k in range(present, size):
-        store8(s.scratch, HEADER + ICMP_HEADER + k, 0)
+    copy_captured(s, data, body, HEADER + ICMP_HEADER, size)
     note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, SENT)
     _write_and_send(
         h, s, trace, ICMP6_ECHO_REPLY, code, info, 0, skb[SKB_TOS], _hop_limit(h, s), hi, lo,

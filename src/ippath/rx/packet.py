@@ -9,10 +9,9 @@ from ippath.jit import cold, hot, kernel
 from ippath.reasons import (
     CONSUMED, DELIVERED, DROPPED, FORWARDED, R_CAPTURE_CUT, R_NONE, UNSUPPORTED,
 )  # fmt: skip
-from ippath.tables import (
-    SKB_AVAIL, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT,
-)  # fmt: skip
+from ippath.tables import SKB_AVAIL, SKB_IP, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT
 from ippath.trace import T_CUT, T_VERDICT, note
+from ippath.wire.memory import copy, store8
 
 CONTINUE, DONE = 0, 1
 
@@ -73,6 +72,19 @@ def forwarded(s, trace):
     s.skb[SKB_REASON] = R_NONE
     note(trace, T_VERDICT, FORWARDED, R_NONE)
     return DONE
+
+
+@kernel
+def copy_captured(s, data, start, to, size):
+    """Copy `size` bytes of the packet in hand from `data[start]` to `scratch[to]`.
+
+    What the capture cut off reads as zeros.
+    """
+    skb = s.skb
+    there = max(0, min(size, skb[SKB_IP] + skb[SKB_AVAIL] - start))
+    copy(s.scratch, to, data, start, there)
+    for k in range(there, size):
+        store8(s.scratch, to + k, 0)
 
 
 @kernel

@@ -17,8 +17,6 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.wire.ipv4 import is_multicast
 
-MAPPED = 0xFFFF << 32  # low half of ::ffff:0.0.0.0
-
 
 @hot
 def _accepts(h, row, skb, source_port):
@@ -86,6 +84,25 @@ def udp_lookup(h, s, source_port, port):
                 return best
             return _reuseport_pick(h, best, skb, source_port, port)
     return NONE
+
+
+@kernel
+def udp_sender(h, s, protocol, src_hi, src_lo, dst_hi, dst_lo, ports):
+    """Row of the socket that sent such a datagram: the one that an answer would reach, or NONE.
+
+    `ports` is source port << 16 | destination port (kernel: __udp4_lib_err, __udp6_lib_err).
+    """
+    skb = s.skb
+    own, mine_hi, mine_lo = skb[SKB_PROTOCOL], skb[SKB_DST_HI], skb[SKB_DST_LO]
+    peer_hi, peer_lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
+    skb[SKB_PROTOCOL] = protocol
+    skb[SKB_DST_HI], skb[SKB_DST_LO] = src_hi, src_lo
+    skb[SKB_SRC_HI], skb[SKB_SRC_LO] = dst_hi, dst_lo
+    row = udp_lookup(h, s, ports & 0xFFFF, ports >> 16)
+    skb[SKB_PROTOCOL] = own
+    skb[SKB_DST_HI], skb[SKB_DST_LO] = mine_hi, mine_lo
+    skb[SKB_SRC_HI], skb[SKB_SRC_LO] = peer_hi, peer_lo
+    return row
 
 
 @kernel

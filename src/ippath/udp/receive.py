@@ -17,8 +17,9 @@ from ippath.rx.icmp_send import icmp_send
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import capture_cut, deliver, drop, unchecked
 from ippath.tables import (
-    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI, SKB_EARLY, SKB_FAMILY,
-    SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT, SOCK_NO_CHECK6, SOCK_READ_NS,
+    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI,
+    SKB_EARLY, SKB_FAMILY, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT,
+    SOCK_NO_CHECK6, SOCK_READ_NS,
 )  # fmt: skip
 from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
 from ippath.udp.early_demux import remember_route
@@ -55,9 +56,14 @@ def _short(s, trace):
 
 
 @cold
-def _bad_checksum(s, trace, reason):
+def _count_bad_checksum(s):
     _mib(s, IN_CSUM_ERRORS)
     _mib(s, IN_ERRORS)
+
+
+@cold
+def _bad_checksum(s, trace, reason):
+    _count_bad_checksum(s)
     return drop(s, trace, reason)
 
 
@@ -71,9 +77,10 @@ def _checksum_ok(s, data, trace, at, length, coverage, check):
         unchecked(s)
         return True
     if skb[SKB_FAMILY] == 4:
-        pseudo = pseudo4(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
         if skb[SKB_OPTIONS]:  # a source route may have led to another address of this host
             pseudo = pseudo4(s.scratch, SCRATCH_HEADER, skb[SKB_PROTOCOL], length)
+        else:
+            pseudo = pseudo4(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
     else:
         pseudo = pseudo6(data, skb[SKB_IP], skb[SKB_PROTOCOL], length)
     valid = transport_ok(data, at, coverage, pseudo)
@@ -108,8 +115,7 @@ def _deliver_to_group(h, s, trace, source_port, port, check, valid):
             continue
         takers += 1
         if not valid and h.socket[row, SOCK_READ_NS] != READ_NEVER:
-            _mib(s, IN_CSUM_ERRORS)
-            _mib(s, IN_ERRORS)
+            _count_bad_checksum(s)
         elif _queue(h, s, trace, row, skb[SKB_LEN]):
             took += 1
             if first == NONE:
