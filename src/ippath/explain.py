@@ -17,12 +17,13 @@ import numpy as np
 from ippath import tables as T
 from ippath import trace as TR
 from ippath.batch import PacketBatch
+from ippath.config.values import address_text
 from ippath.fib.sysctl import (
     AND, COPIED4, COPIED6, DEVICE_ONLY, MAX, effective_sysctl, own_sysctl,
 )  # fmt: skip
 from ippath.mib import COUNTERS
 from ippath.model import TABLE_LOCAL, TABLE_MAIN, Host, Route
-from ippath.netns import address_text, route_text, table_name
+from ippath.netns import route_text, table_name
 from ippath.reasons import REASONS, VERDICTS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
-from ippath.config.values import ip_protocol_text
+from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
 from ippath.fib.reference import kernel_order, source_toward
@@ -27,6 +27,7 @@ from ippath.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from ippath.explain import Explanation
+    from ippath.route_get import Answer
 
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
 MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
@@ -449,6 +450,33 @@ class Netns:
         numbers = self.tables.socket[:, T.SOCK_LISTENER]
         return numbers if len(numbers) else np.zeros(1, np.int64)
 
+    # --- routes without packets ---------------------------------------------------------------------------
+
+    def device_row(self, name: str) -> int:
+        """Row of the device of that name; NOT_A_DEVICE (-2) if there is none."""
+        return self._device_rows.get(name, T.NOT_A_DEVICE)
+
+    def handles_to_ask(self) -> tuple[Any, Any]:
+        """Handles for `ippath.tx.route_get`: the tables, and a state that counts for nobody."""
+        state = self.cached("state to ask", lambda: state_handle(self._new_state()))
+        return self._tables_handle.value, state.value
+
+    def route_get(self, destination: str | int, **question: Any) -> Answer:
+        """The way to an address, as `ip route get` finds it.
+
+        `question` holds the fields of `ippath.route_get.Question` (source, iif, oif, mark, tos, …);
+        the family is that of the address, or must be given with an int.  Raises
+        `ippath.route_get.QuestionError`.
+        """
+        from ippath.route_get import Question, ask
+
+        if isinstance(destination, str):
+            address = ipaddress.ip_address(destination)
+            destination, question["family"] = int(address), address.version
+        if isinstance(question.get("source"), str):
+            question["source"] = int(ipaddress.ip_address(question["source"]))
+        return ask(self, Question(**question), destination)
+
     def explain(self, batch: PacketBatch, index: int) -> Explanation:
         """Receive packet `index` of the batch alone, traced; see `ippath.explain`.
 
@@ -649,11 +677,6 @@ def _bit_list(text: str) -> int:
 def table_name(table: int) -> str:
     """`main` for 254 and so on; other tables by number."""
     return TABLE_NAMES.get(table, str(table))
-
-
-def address_text(family: int, address: int) -> str:
-    """An address as people write it."""
-    return str(ipaddress.IPv4Address(address) if family == 4 else ipaddress.IPv6Address(address))
 
 
 def prefix_text(family: int, prefix: int, plen: int) -> str:

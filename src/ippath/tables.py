@@ -254,9 +254,22 @@ PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOI
     FLOW_SRC_HI, FLOW_SRC_LO, FLOW_DST_HI, FLOW_DST_LO, FLOW_TOS, FLOW_MARK, FLOW_IIF, FLOW_OIF,
     FLOW_PROTOCOL, FLOW_SPORT, FLOW_DPORT, FLOW_SCOPE, FLOW_IGNORE_LINKSTATE, FLOW_STRICT,
     FLOW_REACHABLE, FLOW_PREFER, FLOW_LABEL, FLOW_HAS_SRC,
+    FLOW_UID,  # of who asks; packets leave it at 0
     FLOW_COLUMNS,
-) = range(19)  # fmt: skip
+) = range(20)  # fmt: skip
 RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
+# a question for a route (`ip route get`), and the answer to it
+(
+    ASK_FAMILY, ASK_SRC_SET, ASK_SRC_HI, ASK_SRC_LO, ASK_TOS, ASK_MARK, ASK_IIF, ASK_OIF, ASK_PROTOCOL,
+    ASK_PORTS,  # source port << 16 | destination port
+    ASK_UID, ASK_COLUMNS,
+) = range(12)  # fmt: skip
+(
+    GOT_ERROR, GOT_TYPE, GOT_DEVICE, GOT_GATEWAY_FAMILY, GOT_GATEWAY_HI, GOT_GATEWAY_LO,
+    GOT_SRC_SET, GOT_SRC_HI, GOT_SRC_LO,  # the source that the host would choose
+    GOT_ROUTE, GOT_NH, GOT_RULE, GOT_TABLE, GOT_FLAGS, GOT_COLUMNS,
+) = range(15)  # fmt: skip
+GOT_LOCAL, GOT_BROADCAST, GOT_MULTICAST, GOT_REDIRECT = 1, 2, 4, 8
 # who uses which row of `flow` and `result`
 FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)
 

@@ -153,7 +153,7 @@ def _flush(draft: Draft, reader: Reader, family: int | None) -> None:
         elif keyword == "dev":
             device = draft.take_device(reader).name
         elif keyword == "protocol":
-            protocol = _protocol(reader)
+            protocol = take_protocol(reader)
         elif keyword == "root":
             raise Wrong(reader.words[reader.at - 1], "write exact and a prefix")
         elif keyword not in ("all", "exact"):
@@ -173,7 +173,8 @@ def _flush(draft: Draft, reader: Reader, family: int | None) -> None:
     host.routes = [r for r in host.routes if not goes(r)]
 
 
-def _protocol(reader: Reader) -> str:
+def take_protocol(reader: Reader) -> str:
+    """The next word as the routing protocol that brought a route."""
     number = take_named(reader, "a routing protocol by name or number", ROUTE_PROTOCOLS, 255)
     return next((n for n, v in ROUTE_PROTOCOLS.items() if v == number), str(number))
 
@@ -253,7 +254,7 @@ def _read(draft: Draft, reader: Reader, family: int | None) -> _Written:
         elif keyword in ("metric", "priority", "preference"):
             route.metric = take_number(reader, "a metric")
         elif keyword in ("proto", "protocol"):
-            route.protocol = _protocol(reader)
+            route.protocol = take_protocol(reader)
         elif keyword == "src":
             given["src"] = reader.word or at
             found, route.prefsrc = take_address(reader, family, "a source address")

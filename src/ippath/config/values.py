@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 
 from ippath.config.words import Reader, Word, Wrong, nearest
@@ -238,8 +239,10 @@ def take_dscp(reader: Reader) -> int:
 
 
 def address_text(family: int, ip: int) -> str:
-    """An address as people write it."""
-    return str(ipaddress.IPv4Address(ip) if family == 4 else ipaddress.IPv6Address(ip))
+    """An address as people and `ip` write it (::ffff:192.0.2.1 where IPv4 is inside)."""
+    if family == 4:
+        return socket.inet_ntop(socket.AF_INET, ip.to_bytes(4))
+    return socket.inet_ntop(socket.AF_INET6, ip.to_bytes(16))
 
 
 def prefix_text(family: int, ip: int, plen: int) -> str:

@@ -47,8 +47,6 @@ def new_host() -> Host:
     add_device(host, "lo", kind="loopback", mtu=65536)
     add_address(host, "lo", Address(4, 0x7F000001, 8, scope=SCOPE_HOST))
     add_address(host, "lo", Address(6, 1, 128, scope=SCOPE_HOST))
-    # ::1 has no connected route
-    host.routes = [r for r in host.routes if not (r.family == 6 and r.table == TABLE_MAIN)]
     host.rules += [
         Rule(4, 0, table=TABLE_LOCAL), Rule(4, 32766, table=TABLE_MAIN),
         Rule(4, 32767, table=TABLE_DEFAULT),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ippath.jit import kernel
 from ippath.tables import (
     ANY, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IIF, FLOW_MARK, FLOW_OIF, FLOW_PROTOCOL,
-    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, RULE_DPORT_HIGH, RULE_DPORT_LOW, RULE_DSCP,
+    FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, FLOW_UID, RULE_DPORT_HIGH, RULE_DPORT_LOW, RULE_DSCP,
     RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN, RULE_IIF, RULE_INVERT, RULE_L3MDEV, RULE_MARK,
     RULE_MASK, RULE_OIF, RULE_PROTOCOL, RULE_SPORT_HIGH, RULE_SPORT_LOW, RULE_SRC_HI, RULE_SRC_LO,
     RULE_SRC_PLEN, RULE_TOS, RULE_UID_HIGH, RULE_UID_LOW,
@@ -31,7 +31,7 @@ def _selectors_match(rules, rule, flow, tos_mask):
         return False
     if rules[rule, RULE_L3MDEV]:
         return False  # no device of this host has a layer-3 master with a table of its own
-    if rules[rule, RULE_UID_LOW] > 0 or rules[rule, RULE_UID_HIGH] < 0:
+    if not rules[rule, RULE_UID_LOW] <= flow[FLOW_UID] <= rules[rule, RULE_UID_HIGH]:
         return False  # forwarded and answered packets have uid 0
     if not prefix_match(
         flow[FLOW_SRC_HI], flow[FLOW_SRC_LO],

@@ -197,7 +197,7 @@ def icmp_send(h, s, data, trace, kind, code, info):
         return
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
     if is_zeronet(target) or route_output4(
-        h, s, source, target, tos & 0xFC, mark, IPPROTO_ICMP, trace
+        h, s, source, target, tos & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
@@ -256,7 +256,9 @@ def icmp_reply(h, s, trace, kind, code, info, size):
         return
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if route_output4(h, s, source, target, skb[SKB_TOS] & 0xFC, mark, IPPROTO_ICMP, trace):
+    if route_output4(
+        h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace
+    ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]

@@ -113,7 +113,7 @@ def _count_no_way_back(h, s, data):
     ports = flow[FLOW_DPORT] << 16 | flow[FLOW_SPORT]
     error = look_up_output6(
         h, s, FLOW_SPARE, skb[SKB_DST_HI], skb[SKB_DST_LO], skb[SKB_SRC_HI], skb[SKB_SRC_LO],
-        skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], None,
+        0, skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], None,
     )  # fmt: skip
     if error == ENETUNREACH:
         s.counters[M_Ip6OutNoRoutes] += 1
@@ -198,7 +198,7 @@ def _error_source(h, s, hi, lo):
         is_own_address6(h, device, dst_hi, dst_lo) or is_own_anycast6(h, device, dst_hi, dst_lo)
     ):
         return dst_hi, dst_lo
-    error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, NEXTHDR_ICMP, 0, NONE, None)
+    error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, 0, NEXTHDR_ICMP, 0, NONE, None)
     if error == 0 and h.fib6.route[s.result[FLOW_SPARE, RES_ROUTE], ROUTE_PREFSRC_SET]:
         return 0, 0
     row = select_source6(h, device, hi, lo)
@@ -223,7 +223,8 @@ def icmp6_send(h, s, data, trace, kind, code, info):
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
     oif = skb[SKB_DEVICE] if is_link_local(hi) or is_loopback(hi, lo) else NONE
     error = look_up_output6(
-        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, mark, NEXTHDR_ICMP, kind << 8 | code, oif, trace,
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, kind << 8 | code, oif,
+        trace,
     )  # fmt: skip
     if limited:
         if error:
@@ -267,8 +268,8 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
     device = skb[SKB_DEVICE]
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
     error = look_up_output6(
-        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, mark, NEXTHDR_ICMP, ICMP6_ECHO_REPLY << 8,
-        device, trace,
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP,
+        ICMP6_ECHO_REPLY << 8, device, trace,
     )  # fmt: skip
     if choose_source6(h, s, error, device, trace):
         note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, NO_WAY_BACK)
@@ -313,8 +314,8 @@ def ndisc_send_redirect(h, s, data, trace):
     hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
     src_hi, src_lo = h.address[source, ADDR_HI], h.address[source, ADDR_LO]
     if look_up_output6(
-        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, NEXTHDR_ICMP, NDISC_REDIRECT << 8, device,
-        trace,
+        h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, 0, NEXTHDR_ICMP, NDISC_REDIRECT << 8,
+        device, trace,
     ):  # fmt: skip
         note(trace, T_REDIRECT, 0)
         return

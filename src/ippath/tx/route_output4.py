@@ -1,24 +1,32 @@
-"""IPv4 output routing for packets of this host (kernel: ip_route_output_key_hash, fib_select_path).
+"""IPv4 output routing for packets of this host (kernel: ip_route_output_key_hash_rcu,
+fib_select_path, __mkroute_output).
 
-In:  source (0: choose), destination, TOS, mark, device (or NONE).
+In:  source (0: choose), destination, TOS, mark, device (or NONE), protocol, ports.
 Out: the OUTPUT rows of `state.flow` and `state.result`; returns 0 or an errno.
 """
 
 from __future__ import annotations
 
-from ippath.fib.flow import fill_flow4
+from ippath.fib.flow import fill_flow4, no_result
+from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
+from ippath.fib.search import search4
 from ippath.jit import kernel
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
-    DEV_ROUTE_LOCALNET, EINVAL, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SRC_LO, NH_DEVICE,
-    NH_GATEWAY_FAMILY, NH_LO, NONE, RES_NH, RES_ROUTE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_PREFSRC_LO,
-    ROUTE_PREFSRC_SET, ROUTE_SCOPE, RTN_LOCAL,
+    CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
+    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, NH_DEVICE, NH_GATEWAY_FAMILY,
+    NH_LO, NODE_COUNT, NODE_FIRST, NONE, RES_NH, RES_ROUTE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
+    ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_SCOPE, ROUTE_TYPE, RTN_BROADCAST, RTN_LOCAL,
+    RTN_MULTICAST, RTN_UNICAST, TABLE_ID,
 )  # fmt: skip
-from ippath.wire.ipv4 import is_limited_broadcast, is_loopback, is_multicast, is_zeronet
+from ippath.trace import T_MULTIPATH, note
+from ippath.wire.ipv4 import (
+    IPPROTO_IGMP, is_limited_broadcast, is_local_multicast, is_loopback, is_multicast, is_zeronet,
+)  # fmt: skip
 
-LOOPBACK_DEVICE = 0
+LOOPBACK_DEVICE, LOOPBACK_ADDRESS, TABLE_LOCAL = 0, 0x7F000001, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
 
 
@@ -70,39 +78,118 @@ def preferred_source(h, route, nh):
 
 
 @kernel
-def route_output4(h, s, source, destination, tos, mark, protocol, trace):
-    """Route a packet of this host: 0 with the OUTPUT rows filled, or an errno."""
-    flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
-    result[RES_ROUTE] = NONE
-    result[RES_NH] = NONE
-    if source and (is_multicast(source) or is_limited_broadcast(source)):
+def _device_of_address(h, address):
+    """Device that has the address, or NONE (kernel: __ip_dev_find; 127.0.0.0/8 by its route)."""
+    for row in range(h.address.shape[0]):
+        if h.address[row, ADDR_FAMILY] == 4 and h.address[row, ADDR_LO] == address:
+            return h.address[row, ADDR_DEVICE]
+    table = h.fib4.table
+    for row in range(table.shape[0]):
+        if table[row, TABLE_ID] == TABLE_LOCAL or (h.conf[CONF_RULES4] == 0 and row == 0):
+            node = search4(h.fib4, row, address)
+            if node != NONE and h.fib4.node[node, NODE_COUNT]:
+                route = h.fib4.node[node, NODE_FIRST]
+                if h.fib4.route[route, ROUTE_TYPE] == RTN_LOCAL:
+                    return h.fib4.nexthop[h.fib4.route[route, ROUTE_NH_FIRST], NH_DEVICE]
+    return NONE
+
+
+@kernel
+def _make_route(h, flow, result, out):
+    """Judge the route by `out`: 0 or EINVAL, and its type (kernel: __mkroute_output)."""
+    source, destination = flow[FLOW_SRC_LO], flow[FLOW_DST_LO]
+    if h.device[out, DEV_HAS4] == 0:
         return EINVAL
-    fill_flow4(flow, source, destination, tos, mark, LOOPBACK_DEVICE, NONE)
-    flow[FLOW_PROTOCOL] = protocol
-    error = fib_lookup4(h, s, FLOW_OUTPUT, trace)
-    if error:
-        return error
-    route = result[RES_ROUTE]
-    if result[RES_TYPE] == RTN_LOCAL:
-        if source == 0:
-            source = destination
-            if fib.route[route, ROUTE_PREFSRC_SET]:
-                source = fib.route[route, ROUTE_PREFSRC_LO]
-        flow[FLOW_SRC_LO] = source
-        flow[FLOW_OIF] = LOOPBACK_DEVICE
-        return 0
-    if fib.route[route, ROUTE_NH_COUNT] > 1:
-        chosen = select_multipath(fib, route, multipath_hash(h, flow, False))
-        if chosen != NONE:
-            result[RES_NH] = chosen
-    nh = result[RES_NH]
-    out = fib.nexthop[nh, NH_DEVICE]
-    if source == 0:
-        source = preferred_source(h, route, nh)
-    flow[FLOW_SRC_LO] = source
-    flow[FLOW_OIF] = out
     if is_loopback(source) and out != LOOPBACK_DEVICE and h.device[out, DEV_ROUTE_LOCALNET] == 0:
         return EINVAL
-    if is_zeronet(destination):
+    if is_limited_broadcast(destination):
+        result[RES_TYPE] = RTN_BROADCAST
+    elif is_multicast(destination):
+        result[RES_TYPE] = RTN_MULTICAST
+    elif is_zeronet(destination):
         return EINVAL
+    flow[FLOW_OIF] = out
     return 0
+
+
+@kernel
+def _without_lookup(h, flow, result, oif):
+    """The device where no table is asked, else NONE: groups and broadcasts by a device."""
+    source, destination = flow[FLOW_SRC_LO], flow[FLOW_DST_LO]
+    to_many = is_multicast(destination) or is_limited_broadcast(destination)
+    if oif == NONE:
+        return _device_of_address(h, source) if source and to_many else NONE
+    if (
+        is_local_multicast(destination)
+        or is_limited_broadcast(destination)
+        or flow[FLOW_PROTOCOL] == IPPROTO_IGMP
+    ):
+        if source == 0:
+            flow[FLOW_SRC_LO] = select_address(h, oif, 0, SCOPE_LINK)
+        return oif
+    if source == 0:
+        if is_multicast(destination):
+            flow[FLOW_SRC_LO] = select_address(h, oif, 0, SCOPE_UNIVERSE)
+        elif destination == 0:
+            flow[FLOW_SRC_LO] = select_address(h, oif, 0, SCOPE_HOST)
+    return NONE
+
+
+@kernel
+def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, trace):
+    """Route a packet of this host: 0 with the OUTPUT rows filled, or an errno.
+
+    `ports` is source port << 16 | destination port.  RES_ROUTE is NONE where no table was asked, or
+    none had a route and the device decides alone.
+    """
+    flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
+    no_result(result)
+    result[RES_TYPE] = RTN_UNICAST
+    fill_flow4(flow, source, destination, tos, mark, LOOPBACK_DEVICE, oif)
+    flow[FLOW_PROTOCOL] = protocol
+    flow[FLOW_SPORT] = ports >> 16
+    flow[FLOW_DPORT] = ports & 0xFFFF
+    if source:
+        if is_multicast(source) or is_limited_broadcast(source):
+            return EINVAL
+        if not is_local4(h.fib4, source) and _device_of_address(h, source) == NONE:
+            return ENETUNREACH
+    if oif != NONE and (h.device[oif, DEV_UP] == 0 or h.device[oif, DEV_HAS4] == 0):
+        return ENETUNREACH
+    out = _without_lookup(h, flow, result, oif)
+    if out != NONE:
+        return _make_route(h, flow, result, out)
+    if destination == 0:
+        if flow[FLOW_SRC_LO] == 0:
+            flow[FLOW_SRC_LO] = LOOPBACK_ADDRESS
+        flow[FLOW_DST_LO] = flow[FLOW_SRC_LO]
+        result[RES_TYPE] = RTN_LOCAL
+        return _make_route(h, flow, result, LOOPBACK_DEVICE)
+    error = fib_lookup4(h, s, FLOW_OUTPUT, trace)
+    if error:
+        if oif == NONE:
+            return error
+        # no route by the device: what is asked for is taken to be on its link
+        no_result(result)
+        result[RES_TYPE] = RTN_UNICAST
+        if flow[FLOW_SRC_LO] == 0:
+            flow[FLOW_SRC_LO] = select_address(h, oif, 0, SCOPE_LINK)
+        return _make_route(h, flow, result, oif)
+    route = result[RES_ROUTE]
+    if result[RES_TYPE] == RTN_LOCAL:
+        if flow[FLOW_SRC_LO] == 0:
+            flow[FLOW_SRC_LO] = destination
+            if fib.route[route, ROUTE_PREFSRC_SET]:
+                flow[FLOW_SRC_LO] = fib.route[route, ROUTE_PREFSRC_LO]
+        return _make_route(h, flow, result, LOOPBACK_DEVICE)
+    count = fib.route[route, ROUTE_NH_COUNT]
+    if count > 1 and oif == NONE:
+        hashed = multipath_hash(h, flow, False)
+        chosen = select_multipath(fib, route, hashed)
+        if chosen != NONE:
+            result[RES_NH] = chosen
+        note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
+    nh = result[RES_NH]
+    if flow[FLOW_SRC_LO] == 0:
+        flow[FLOW_SRC_LO] = preferred_source(h, route, nh)
+    return _make_route(h, flow, result, fib.nexthop[nh, NH_DEVICE])

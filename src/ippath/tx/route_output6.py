@@ -195,7 +195,7 @@ def is_anycast_route6(h, route, nh, hi, lo):
 
 
 @kernel
-def _device_out(h, result):
+def device_out6(h, result):
     """Device by which a route leaves: what is ours stays here (kernel: ip6_rt_get_dev_rcu)."""
     route = result[RES_ROUTE]
     if h.fib6.route[route, ROUTE_TYPE] == RTN_LOCAL or h.fib6.route[route, ROUTE_ANYCAST]:
@@ -204,7 +204,9 @@ def _device_out(h, result):
 
 
 @kernel
-def look_up_output6(h, s, row, src_hi, src_lo, dst_hi, dst_lo, mark, protocol, ports, oif, trace):
+def look_up_output6(
+    h, s, row, src_hi, src_lo, dst_hi, dst_lo, tos, mark, protocol, ports, oif, trace
+):
     """Look the way out up: 0 with the rows `row` filled, or an errno (kernel: ip6_route_output).
 
     `ports` is source port << 16 | destination port; ICMPv6 has type << 8 | code there.
@@ -213,7 +215,7 @@ def look_up_output6(h, s, row, src_hi, src_lo, dst_hi, dst_lo, mark, protocol, p
     has_source = not is_unspecified(src_hi, src_lo)
     flow[FLOW_SRC_HI], flow[FLOW_SRC_LO] = src_hi, src_lo
     flow[FLOW_DST_HI], flow[FLOW_DST_LO] = dst_hi, dst_lo
-    flow[FLOW_TOS] = 0
+    flow[FLOW_TOS] = tos
     flow[FLOW_MARK] = mark
     flow[FLOW_IIF] = LOOPBACK_DEVICE
     flow[FLOW_OIF] = oif
@@ -233,7 +235,7 @@ def look_up_output6(h, s, row, src_hi, src_lo, dst_hi, dst_lo, mark, protocol, p
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     error, _ = fib_lookup6(h, s, row, trace)
     if error == 0:
-        flow[FLOW_OIF] = _device_out(h, result)
+        flow[FLOW_OIF] = device_out6(h, result)
     return error
 
 
@@ -261,7 +263,7 @@ def choose_source6(h, s, error, oif, trace):
             flow[FLOW_STRICT] = oif != NONE
             error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
             if error == 0:
-                flow[FLOW_OIF] = _device_out(h, result)
+                flow[FLOW_OIF] = device_out6(h, result)
     if error == ENETUNREACH:
         s.counters[M_Ip6OutNoRoutes] += 1
     return error
