@@ -62,6 +62,11 @@ ICMP_FATES = (
     "not sent, over the limit for this peer (icmp_ratelimit)",
     "not sent, no route back",
 )
+SKIPPED = {
+    TR.SKIP_TOS: "it is for another TOS",
+    TR.SKIP_SCOPE: "its scope is too wide",
+    TR.SKIP_HOPS: "no next hop is alive and leaves by the right device",
+}
 PROTOCOL_NAMES = {
     0: "hop-by-hop options", 1: "ICMP", 2: "IGMP", 4: "IPIP", 6: "TCP", 17: "UDP", 41: "IPv6-in-IP",
     43: "routing header", 44: "fragment", 47: "GRE", 50: "ESP", 51: "AH", 58: "ICMPv6",
@@ -83,7 +88,8 @@ IPV6_FUNCTIONS = {
 ROUTE, WAY_BACK, ANSWER = "route", "way back", "answer"
 _LOOKUP_ROWS = {
     TR.T_RULE4, TR.T_RULE6, TR.T_SUPPRESS4, TR.T_SUPPRESS6, TR.T_TABLE4, TR.T_TABLE6,
-    TR.T_FIB_MISS4, TR.T_FIB_MISS6, TR.T_FIB_ERROR, TR.T_MULTIPATH,
+    TR.T_FIB_MISS4, TR.T_FIB_MISS6, TR.T_FIB_ERROR, TR.T_MULTIPATH, TR.T_SKIP4, TR.T_SKIP6,
+    TR.T_SOURCE6,
 }  # fmt: skip
 _RESULT_ROWS = {TR.T_TABLE4, TR.T_TABLE6}
 _STARTS_WAY_BACK = {TR.T_RPF_LOOKUP, TR.T_RPF_LOOSE}
@@ -183,7 +189,7 @@ class Explanation:
         tone = _TONES.get(self.verdict, "") if color else ""
         when = datetime.fromtimestamp(self.time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         lines = [f"{bold}frame {self.frame}{off}  {when} UTC  {self.device}", self.header, ""]
-        names = [_label(s) for s in self.steps]
+        names = [step_label(s) for s in self.steps]
         width = max(map(len, names), default=0)
         for step, name in zip(self.steps, names):
             if step.step == TR.T_VERDICT:
@@ -214,7 +220,8 @@ _TONES = {
 }  # fmt: skip
 
 
-def _label(step: ExplainedStep) -> str:
+def step_label(step: ExplainedStep) -> str:
+    """The name of a check, with the look-up it belongs to unless that is the packet's own."""
     return f"{step.check} ({step.lookup})" if step.lookup not in ("", ROUTE) else step.check
 
 
@@ -234,7 +241,7 @@ def explain(netns: Netns, batch: PacketBatch, index: int) -> Explanation:
     verdicts = netns.receive(one, continue_list=True, trace=rows)
     changed = netns.state.counters - before
     found = _Found.of(verdicts)
-    words = _Words(netns, found)
+    words = Words(netns, found.family, found.device)
     count = int(rows[0, 0])
     steps = words.steps(rows[1 : min(count, TR.TRACE_ROWS - 1) + 1])
     packet = describe(one, verdicts)
@@ -379,12 +386,12 @@ def header_line(packet: dict[str, Any]) -> str:
 # --- rows of the trace in words ----------------------------------------------------------------------
 
 
-class _Words:
+class Words:
     """Puts trace rows into sentences, with the names that the host's owner gave."""
 
-    def __init__(self, netns: Netns, found: _Found):
+    def __init__(self, netns: Netns, family: int, receiver: int):
         self.netns = netns
-        self.family, self.receiver = found.family, found.device
+        self.family, self.receiver = family, receiver
         self._format: dict[str, Any] = {
             "": lambda v: str(v[0]),
             "dev": lambda v: self.device(v[0]),
@@ -404,6 +411,7 @@ class _Words:
             "route6": lambda v: self.route(6, v[0]),
             "table": lambda v: table_name(v[0]),
             "errno": lambda v: ERRORS.get(v[0], f"error {v[0]}"),
+            "skip": lambda v: SKIPPED[v[0]],
             "matches": lambda v: "matches" if v[0] else "no match",
             "joined": lambda v: "joined" if v[0] else "not joined",
             "sent": lambda v: "sent" if v[0] else "not sent",
@@ -578,7 +586,7 @@ class _Judge:
     """Names what decided, and for the reverse path check what would help."""
 
     def __init__(
-        self, netns: Netns, words: _Words, found: _Found, explanation: Explanation, mark: int
+        self, netns: Netns, words: Words, found: _Found, explanation: Explanation, mark: int
     ):
         self.netns, self.words, self.found, self.told = netns, words, found, explanation
         self.family, self.mark = found.family, mark

@@ -24,10 +24,9 @@ LEAST_HEX_MARK = 16  # larger marks are printed in hexadecimal
 TYPE_NAMES = {value: name for name, value in ROUTE_TYPES.items()}
 ERROR_TEXTS = {
     T.ENETUNREACH: "Network is unreachable", T.EHOSTUNREACH: "No route to host",
-    T.EACCES: "Permission denied", T.EINVAL: "Invalid argument", T.EAGAIN: "Resource temporarily unavailable",
+    T.EACCES: "Permission denied", T.EINVAL: "Invalid argument",
 }  # fmt: skip
 EMSGSIZE = 90
-ERROR_TEXTS[EMSGSIZE] = "Message too long"
 UDP = 17
 
 
@@ -74,7 +73,7 @@ class Answer:
         """What `ip` prints on standard error; empty if there is a way."""
         if not self.error:
             return ""
-        return f"RTNETLINK answers: {ERROR_TEXTS.get(self.error, os.strerror(self.error))}"
+        return f"RTNETLINK answers: {error_name(self.error)}"
 
     def to_dict(self) -> dict[str, Any]:
         """The answer with the keys of `ip -j route get`."""
@@ -83,6 +82,11 @@ class Answer:
     def text(self) -> str:
         """The answer as `ip route get` prints it, spaces at the ends of lines too."""
         return _text4(self) if self.question.family == 4 else _text6(self)
+
+
+def error_name(error: int) -> str:
+    """An errno in the words of the C library, whatever library this machine has."""
+    return ERROR_TEXTS.get(error) or os.strerror(error)
 
 
 def _begin(answer: Answer) -> dict[str, Any]:
@@ -123,7 +127,11 @@ def _metrics(answer: Answer) -> list[dict[str, Any]]:
 def _dict4(answer: Answer) -> dict[str, Any]:
     told = _begin(answer)
     question = answer.question
-    if question.iif is None and answer.chosen is not None and answer.chosen != (question.source or 0):
+    if (
+        question.iif is None
+        and answer.chosen is not None
+        and answer.chosen != (question.source or 0)
+    ):
         told["prefsrc"] = address_text(4, answer.chosen)
     # the kernel's flag for groups is the one that `ip` takes for a failed offload
     told["flags"] = ["rt_offload_failed"] if answer.flags & T.GOT_MULTICAST else []
@@ -299,7 +307,8 @@ def answer_of(netns: Netns, question: Question, destination: int, got: np.ndarra
         flags=int(got[T.GOT_FLAGS]),
         route=route,
         rule=rule,
-        uses_route=family == 6 or (got[T.GOT_NH] >= 0 and (question.iif is None or kind == "unicast")),
+        uses_route=family == 6
+        or (got[T.GOT_NH] >= 0 and (question.iif is None or kind == "unicast")),
     )
 
 

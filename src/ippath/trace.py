@@ -80,6 +80,10 @@ else:
                 trace[row, k + 1] = value
 
 
+# why a route was passed over
+SKIP_TOS, SKIP_SCOPE, SKIP_HOPS = range(3)
+
+
 def new_trace() -> np.ndarray:
     """An empty trace: int64[TRACE_ROWS, 1 + TRACE_VALUES], row 0 holds the count."""
     return np.zeros((TRACE_ROWS, 1 + TRACE_VALUES), np.int64)
@@ -106,6 +110,9 @@ T_TABLE4 = _step("table", "fib", "fib_table_lookup", "table {0:table}: {1:route4
 T_TABLE6 = _step("table", "fib", "fib6_table_lookup", "table {0:table}: {1:route6}")
 T_FIB_MISS4 = _step("table", "fib", "fib_table_lookup", "table {0:table} has no route to {1:ip4}")
 T_FIB_MISS6 = _step("table", "fib", "fib6_table_lookup", "table {0:table} has no route to {1:ip6}")
+T_SKIP4 = _step("route", "fib", "fib_table_lookup", "{0:route4} is passed over: {1:skip}")
+T_SKIP6 = _step("route", "fib", "rt6_score_route", "{0:route6} is passed over: {1:skip}")
+T_SOURCE6 = _step("source", "fib", "fib6_node_lookup", "{0:route6} and others of this prefix want another source")
 T_FIB_ERROR = _step("look-up", "fib", "fib_lookup", "the look-up ends with {0:errno}")
 T_NO_FORWARD4 = _step("forwarding", "route_input", "ip_route_input_slow", "not an address of this host, and {0:dev} does not forward", "net.ipv4.conf.{dev}.forwarding")
 T_BROADCAST = _step("broadcast", "route_input", "ip_route_input_slow", "{0:ip4} is a broadcast address")

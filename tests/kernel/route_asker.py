@@ -65,7 +65,7 @@ def _printed(netns: Any, words: list[str]) -> Printed:
     from ippath.config.ip_route_get import read_question, reader_of
     from ippath.route_get import Question, QuestionError, ask
 
-    as_json, family = "-j" in words, 6 if "-6" in words else None
+    as_json, family = "-j" in words, 6 if "-6" in words else 4 if "-4" in words else None
     if "show" in words:
         return _shown(netns.host, words[words.index("show") + 1 :], family, as_json)
     asked = read_question(reader_of(words[words.index("get") + 1 :]), family)
@@ -95,6 +95,8 @@ def _shown(host: Any, words: list[str], family: int | None, as_json: bool) -> Pr
     from ippath.config.printed_routes import read_selection, route_dict, show
 
     chosen = read_selection(host, reader_of(words), family)
+    if problem := chosen.missing_table(host):
+        return {"out": "[ ]\n" if as_json else "", "err": f"{problem}\n"}
     routes = chosen.of(host)
     if as_json:
         told = [route_dict(route, chosen.known) for route in routes]
@@ -104,7 +106,9 @@ def _shown(host: Any, words: list[str], family: int | None, as_json: bool) -> Pr
 
 # --- the table ----------------------------------------------------------------------------------------
 
-HOST = _LINES + """
+HOST = (
+    _LINES
+    + """
 net.ipv4.ip_forward = 1
 net.ipv6.conf.all.forwarding = 1
 ip link set r2 mtu 1300
@@ -139,6 +143,7 @@ ip route add 10.14.0.0/16 nexthop via 10.0.0.2 weight 2 nexthop via 10.1.0.2
 ip route add 10.14.0.0/16 dev r1 metric 9
 ip route add 10.14.0.0/24 via 10.1.0.7 dev r1
 """
+)
 RULES = """\
 ip rule add pref 100 fwmark 7 lookup 100
 ip rule add pref 101 uidrange 5-9 lookup 100
@@ -268,7 +273,11 @@ def recorded() -> list[tuple[str, list[str], list[Printed]]]:
 
 def show() -> bool:
     """Print where ippath differs from the recording; true if it does."""
-    found = [line for host, commands, kernel in recorded() for line in differences(host, commands, kernel)]
+    found = [
+        line
+        for host, commands, kernel in recorded()
+        for line in differences(host, commands, kernel)
+    ]
     print("\n".join(found), f"\n{len(found)} differ")
     return bool(found)
 

@@ -29,10 +29,12 @@ def choose_build(
     limit: int | None = None,
     few: int = FEW,
     few_when_cold: int = FEW_WHEN_COLD,
+    entry: str = "receive_burst",
 ) -> None:
     """Choose the uncompiled path for few packets; must run before the path is imported.
 
-    `limit` is the number of packets that will be used at most.  A set NUMBA_DISABLE_JIT wins.
+    `limit` is the number of packets that will be used at most, `entry` the compiled function that
+    they need.  A set NUMBA_DISABLE_JIT wins.
     """
     if "ippath.jit" in sys.modules or "NUMBA_DISABLE_JIT" in os.environ:
         return
@@ -43,11 +45,11 @@ def choose_build(
         count = count_packets(paths, number + 1)
         return count is not None and count <= number
 
-    if at_most(few) or (at_most(few_when_cold) and not has_compiled_code()):
+    if at_most(few) or (at_most(few_when_cold) and not has_compiled_code(entry)):
         os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 
-def has_compiled_code() -> bool:
+def has_compiled_code(entry: str = "receive_burst") -> bool:
     """Whether the packet path was compiled before, from these very sources."""
     import runpy
 
@@ -58,7 +60,7 @@ def has_compiled_code() -> bool:
     os.environ["NUMBA_DISABLE_JIT"] = "1"
     try:
         jit = runpy.run_path(str(folder / "jit.py"))
-        return any(jit["cache_folder"]().rglob("*receive_burst*.nbc"))
+        return any(jit["cache_folder"]().rglob(f"*{entry}*.nbc"))
     except (OSError, ImportError):
         return False
     finally:
@@ -149,11 +151,11 @@ def _count_pcapng(file: BinaryIO, head: bytes, most: int) -> int:
 
 
 @contextmanager
-def compiling(quiet: bool) -> Iterator[None]:
+def compiling(quiet: bool, entry: str = "receive_burst") -> Iterator[None]:
     """Say on standard error that compiling goes on, if it does, with the time on a terminal."""
     from ippath import jit
 
-    if quiet or not jit.COMPILED or has_compiled_path():
+    if quiet or not jit.COMPILED or has_compiled_path(entry):
         yield
         return
     text = f"compiling the packet path (once, about {COMPILE_SECONDS} s)"
@@ -190,11 +192,11 @@ def ready(netns: Netns) -> None:
     )  # fmt: skip
 
 
-def has_compiled_path() -> bool:
+def has_compiled_path(entry: str = "receive_burst") -> bool:
     """As `has_compiled_code`, when `ippath.jit` is imported already."""
     from ippath import jit
 
     try:
-        return any(jit.cache_folder().rglob("*receive_burst*.nbc"))
+        return any(jit.cache_folder().rglob(f"*{entry}*.nbc"))
     except OSError:
         return False

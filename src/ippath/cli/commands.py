@@ -12,6 +12,7 @@ from ippath._version import VERSION
 COMMANDS = {
     "replay": ("replay", "replay", "Run captures through a host: what happened to each packet."),
     "explain": ("explain", "explain", "Say of one packet which checks decided, and why."),
+    "route": ("route", "route", "Ask a host for routes, as `ip route get` and `ip route show` do."),
     "info": ("info", "info", "Count what is in a capture, without any host."),
     "infer": ("hosts", "infer", "Guess the host behind a capture, as `ip` lines."),
     "check": ("hosts", "check", "Check a host file and print it in full."),
@@ -59,5 +60,6 @@ def ippath() -> None:
 
     \b
     Exit codes: 0 fine, 1 internal error, 2 wrong input to the command or in
-    the host file, 3 a capture ended early.
+    the host file, 3 a capture ended early, 4 the answer is no (no route to
+    the address, routes that differ).
     """

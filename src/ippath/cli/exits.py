@@ -7,6 +7,7 @@ import sys
 FINE = 0  # also after Ctrl-C: the report says that it covers a part
 INTERNAL = 1  # a bug in ippath
 WRONG_INPUT = 2  # to the command or in the host file
+NO = 4  # the answer is no: no way to the address, hosts that differ
 ENDED_EARLY = 3  # a capture is truncated or damaged; what was readable has been used
 
 # where the errors that say what is wrong with the input are defined
@@ -15,6 +16,8 @@ _WRONG = (
     ("ippath.switches", "SwitchError"),
     ("ippath.capture", "CaptureError"),
     ("ippath.capture", "FilterError"),
+    ("ippath.route_get", "QuestionError"),
+    ("ippath.report.route_files", "AddressFileError"),
 )
 
 

@@ -36,7 +36,9 @@ def reader_of(words: Iterable[str]) -> Reader:
     return Reader(listed)
 
 
-def read_question(reader: Reader, family: int | None = None, with_destination: bool = True) -> Asked:
+def read_question(
+    reader: Reader, family: int | None = None, with_destination: bool = True
+) -> Asked:
     """Read what stands behind `get`.  Raises Wrong."""
     asked = Asked(None, {})
     fields = asked.fields

@@ -58,7 +58,9 @@ def _tree_order(routes: list[Route]) -> Iterator[Route]:
             yield from _leaf(nodes[around.pop()])
         around.append((prefix, plen))
         by_source = [r for r in nodes[prefix, plen] if r.src_plen]
-        yield from sorted(by_source, key=lambda r: (_last(r.src, r.src_plen), -r.src_plen, r.metric))
+        yield from sorted(
+            by_source, key=lambda r: (_last(r.src, r.src_plen), -r.src_plen, r.metric)
+        )
     while around:
         yield from _leaf(nodes[around.pop()])
 
@@ -81,7 +83,9 @@ def _last(prefix: int, plen: int) -> int:
 def _prefix(family: int, prefix: int, plen: int) -> str:
     if plen == 0 and not prefix:
         return "default"
-    return address_text(family, prefix) if plen == BITS[family] else prefix_text(family, prefix, plen)
+    return (
+        address_text(family, prefix) if plen == BITS[family] else prefix_text(family, prefix, plen)
+    )
 
 
 def _flags(hop: Nexthop) -> list[str]:
@@ -109,7 +113,8 @@ def _hop(family: int, hop: Nexthop) -> dict[str, Any]:
 
 def route_dict(route: Route, known: Container[str] = ()) -> dict[str, Any]:
     """One route with the keys of `ip -j route show`, but for those of which all values are `known`."""
-    family, told = route.family, {}
+    family = route.family
+    told: dict[str, Any] = {}
     if route.type != "unicast":
         told["type"] = route.type
     told["dst"] = _prefix(family, route.prefix, route.plen)
@@ -192,6 +197,14 @@ class Selection:
     known: set[str] = field(default_factory=lambda: {"table"})  # keys that need not be shown
     keep: Callable[[Route], bool] = lambda route: True
 
+    def missing_table(self, host: Host) -> str:
+        """What `ip` says of a table that does not exist; empty if there is one."""
+        if self.table in (None, TABLE_MAIN) or any(
+            route.table == self.table and route.family == self.family for route in host.routes
+        ):
+            return ""
+        return f"Error: ipv{self.family}: FIB table does not exist.\nDump terminated"
+
     def of(self, host: Host) -> list[Route]:
         """Those of the host, in the kernel's order."""
         families = (4, 6) if self.family is None else (self.family,)
@@ -208,7 +221,9 @@ def read_selection(host: Host, reader: Reader, family: int | None = None) -> Sel
 
     As with `ip`, the table is main and the family IPv4, unless the words say something else.
     """
-    draft, tests, hidden = Draft(host), [], set()
+    draft = Draft(host)
+    tests: list[Callable[[Route], bool]] = []
+    hidden: set[str] = set()
     chosen = Selection(family)
 
     def prefix() -> tuple[int, int]:
@@ -239,10 +254,10 @@ def read_selection(host: Host, reader: Reader, family: int | None = None) -> Sel
             tests.append(_has("protocol", take_protocol(reader)))
         elif keyword in ("dev", "oif"):
             name = device_name(reader.take("the name of a device"))
-            tests.append(lambda r, name=name: [n.device for n in r.nexthops] == [name])
+            tests.append(_leaves_by("device", name))
         elif keyword == "via":
             _, gateway = take_address(reader, None)
-            tests.append(lambda r, gateway=gateway: [n.gateway for n in r.nexthops] == [gateway])
+            tests.append(_leaves_by("gateway", gateway))
         elif keyword == "src":
             tests.append(_has("prefsrc", take_address(reader, family)[1]))
         elif keyword == "scope":
@@ -264,6 +279,10 @@ def _has(field: str, value: object) -> Callable[[Route], bool]:
     return lambda route: getattr(route, field) == value
 
 
+def _leaves_by(field: str, value: object) -> Callable[[Route], bool]:
+    return lambda route: [getattr(hop, field) for hop in route.nexthops] == [value]
+
+
 def _exactly(prefix: int, plen: int) -> Callable[[Route], bool]:
     return lambda route: (route.prefix, route.plen) == (prefix, plen)
 
@@ -281,4 +300,11 @@ def show(routes: list[Route], known: Container[str] = ()) -> str:
     return "".join(route_line(route, known) for route in routes)
 
 
-__all__ = ["Selection", "dumped", "read_selection", "route_dict", "route_line", "show"]
+def differing(before: list[Route], after: list[Route]) -> tuple[list[Route], list[Route]]:
+    """Routes that only the one, and only the other has, each in its order."""
+    lines = {id(route): (route.family, route_line(route)) for route in (*before, *after)}
+    had, have = ({lines[id(route)] for route in routes} for routes in (before, after))
+    return (
+        [route for route in before if lines[id(route)] not in have],
+        [route for route in after if lines[id(route)] not in had],
+    )

@@ -18,7 +18,10 @@ from ippath.tables import (
     ROUTE_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION,
     RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
 )  # fmt: skip
-from ippath.trace import T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SUPPRESS4, T_TABLE4, note
+from ippath.trace import (
+    SKIP_HOPS, SKIP_SCOPE, SKIP_TOS, T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SKIP4, T_SUPPRESS4, T_TABLE4,
+    note,
+)  # fmt: skip
 
 
 @hot
@@ -65,8 +68,10 @@ def table_lookup4(h, s, row, table, trace):
         for route in range(first, first + fib.node[node, NODE_COUNT]):
             tos = fib.route[route, ROUTE_TOS]
             if tos and tos != flow[FLOW_TOS] & TOS_MASK4:
+                note(trace, T_SKIP4, route, SKIP_TOS)
                 continue
             if fib.route[route, ROUTE_SCOPE] < flow[FLOW_SCOPE]:
+                note(trace, T_SKIP4, route, SKIP_SCOPE)
                 continue
             kind = fib.route[route, ROUTE_TYPE]
             error = route_type_error(kind)
@@ -74,6 +79,7 @@ def table_lookup4(h, s, row, table, trace):
             if error == 0:
                 nh = _usable_nexthop4(h, route, flow)
                 if nh == NONE:
+                    note(trace, T_SKIP4, route, SKIP_HOPS)
                     continue
             result[RES_ROUTE] = route
             result[RES_NH] = nh

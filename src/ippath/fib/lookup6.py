@@ -24,7 +24,10 @@ from ippath.tables import (
     ROUTE_PREFERENCE, ROUTE_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE,
     RULE_ACTION, RULE_INVERT, RULE_SRC_PLEN, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
 )  # fmt: skip
-from ippath.trace import T_FIB_ERROR, T_FIB_MISS6, T_MULTIPATH, T_RULE6, T_SUPPRESS6, T_TABLE6, note
+from ippath.trace import (
+    SKIP_HOPS, T_FIB_ERROR, T_FIB_MISS6, T_MULTIPATH, T_RULE6, T_SKIP6, T_SOURCE6, T_SUPPRESS6, T_TABLE6,
+    note,
+)  # fmt: skip
 from ippath.tx.emit import neighbour_row
 from ippath.wire.ipv6 import prefix_match
 
@@ -60,7 +63,7 @@ def _sub_node(node_table, node, src_hi, src_lo, below):
 
 
 @kernel
-def _first_node(node_table, leaf, src_hi, src_lo):
+def _first_node(node_table, leaf, src_hi, src_lo, trace):
     """Where the search starts (kernel: fib6_node_lookup)."""
     node = leaf
     while node != NONE:
@@ -70,6 +73,7 @@ def _first_node(node_table, leaf, src_hi, src_lo):
                 return sub
             if node_table[node, NODE_PLEN] == 0:
                 return node  # only the root falls back to its own source-less routes
+            note(trace, T_SOURCE6, node_table[node_table[node, NODE_SUB_FIRST], NODE_FIRST])
         else:
             return node
         node = node_table[node, NODE_PARENT]
@@ -125,23 +129,27 @@ def _score(h, flow, route, nh, reachable):
 
 
 @kernel
-def _best_of(h, flow, first, last, reachable, result):
+def _best_of(h, flow, first, last, reachable, result, trace):
     """Best next hop among routes [first, last); fills the result, returns its score."""
     fib = h.fib6
     best = NOT_ELIGIBLE
     for route in range(first, last):
         start = fib.route[route, ROUTE_NH_FIRST]
+        usable = False
         for nh in range(start, start + fib.route[route, ROUTE_NH_COUNT]):
             score = _score(h, flow, route, nh, reachable)
+            usable |= score != NOT_ELIGIBLE
             if score > best:
                 best = score
                 result[RES_ROUTE] = route
                 result[RES_NH] = nh
+        if not usable:
+            note(trace, T_SKIP6, route, SKIP_HOPS)
     return best
 
 
 @kernel
-def _select(h, flow, node, reachable, result):
+def _select(h, flow, node, reachable, result, trace):
     """Choose within one node: the lowest metric first, then all others together (kernel: rt6_select)."""
     fib = h.fib6
     first = fib.node[node, NODE_FIRST]
@@ -151,9 +159,9 @@ def _select(h, flow, node, reachable, result):
     split = first
     while split < last and fib.route[split, ROUTE_METRIC] == fib.route[first, ROUTE_METRIC]:
         split += 1
-    if _best_of(h, flow, first, split, reachable, result) != NOT_ELIGIBLE:
+    if _best_of(h, flow, first, split, reachable, result, trace) != NOT_ELIGIBLE:
         return True
-    return _best_of(h, flow, split, last, reachable, result) != NOT_ELIGIBLE
+    return _best_of(h, flow, split, last, reachable, result, trace) != NOT_ELIGIBLE
 
 
 @kernel
@@ -181,12 +189,12 @@ def table_lookup6(h, s, row, table, trace):
     fib, flow, result = h.fib6, s.flow[row], s.result[row]
     src_hi, src_lo = flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]
     leaf = search6(fib, table, flow[FLOW_DST_HI], flow[FLOW_DST_LO])
-    begin = _first_node(fib.node, leaf, src_hi, src_lo)
+    begin = _first_node(fib.node, leaf, src_hi, src_lo, trace)
     reachable = flow[FLOW_REACHABLE]
     for _ in range(2):
         node = begin
         while node != NONE:
-            if _select(h, flow, node, reachable, result):
+            if _select(h, flow, node, reachable, result, trace):
                 kind = fib.route[result[RES_ROUTE], ROUTE_TYPE]
                 result[RES_TYPE] = kind
                 result[RES_TABLE] = fib.table[table, TABLE_ID]

@@ -256,9 +256,7 @@ def icmp_reply(h, s, trace, kind, code, info, size):
         return
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if route_output4(
-        h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace
-    ):
+    if route_output4(h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]
