@@ -635,7 +635,7 @@ def test_which_build(
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "")
     monkeypatch.delenv("NUMBA_DISABLE_JIT")
     monkeypatch.setattr(build, "count_packets", lambda paths, most: packets)
-    monkeypatch.setattr(build, "has_compiled_code", lambda: cached)
+    monkeypatch.setattr(build, "has_compiled_code", lambda entry: cached)
     build.choose_build(["a.pcap"], limit)
     assert os.environ.get("NUMBA_DISABLE_JIT") == ("1" if plain else None)
 
