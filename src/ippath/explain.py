@@ -67,6 +67,11 @@ SKIPPED = {
     TR.SKIP_SCOPE: "its scope is too wide",
     TR.SKIP_HOPS: "no next hop is alive and leaves by the right device",
 }
+PLACES = (
+    "it fits between the others",
+    "all of it is there already: a duplicate",
+    "it overlaps with another: the whole datagram is discarded",
+)
 PROTOCOL_NAMES = {
     0: "hop-by-hop options", 1: "ICMP", 2: "IGMP", 4: "IPIP", 6: "TCP", 17: "UDP", 41: "IPv6-in-IP",
     43: "routing header", 44: "fragment", 47: "GRE", 50: "ESP", 51: "AH", 58: "ICMPv6",
@@ -77,7 +82,8 @@ WITH_PORTS = (6, 17, 132, 136)
 # steps that both families share are named after the IPv4 function
 IPV6_FUNCTIONS = {
     "ip_rcv_finish_core": "ip6_rcv_core", "ip_error": "ip6_pkt_drop",
-    "ip_local_deliver_finish": "ip6_protocol_deliver_rcu", "ip_defrag": "ipv6_frag_rcv",
+    "ip_local_deliver_finish": "ip6_protocol_deliver_rcu",
+    "ip_frag_queue": "ip6_frag_queue", "ip_frag_reasm": "ip6_frag_reasm",
     "udp_rcv": "udpv6_rcv", "udp4_csum_init": "udp6_csum_init",
     "__udp4_lib_lookup": "__udp6_lib_lookup", "icmp_rcv": "icmpv6_rcv",
     "__udp4_lib_mcast_deliver": "__udp6_lib_mcast_deliver", "ip_forward": "ip6_forward",
@@ -236,6 +242,7 @@ def explain(netns: Netns, batch: PacketBatch, index: int) -> Explanation:
     if not 0 <= index < len(batch):
         raise IndexError(f"packet {index} of a batch of {len(batch)}")
     one = batch.select(slice(index, index + 1))
+    netns.advance(int(batch.time_ns[index]))  # what expires before it is not the packet's doing
     rows = TR.new_trace()
     before = netns.state.counters.copy()
     verdicts = netns.receive(one, continue_list=True, trace=rows)
@@ -423,6 +430,10 @@ class Words:
             "socket": lambda v: self.socket(v[0]),
             "neigh": lambda v: NEIGHBOURS[v[0]],
             "icmpfate": lambda v: ICMP_FATES[v[0]],
+            "more": lambda v: "more follow" if v[0] else "the last",
+            "final": lambda v: "which is final" if v[0] else "so far",
+            "place": lambda v: PLACES[v[0]],
+            "whole": lambda v: "all of it" if v[0] else "not all of it",
         }
 
     def device(self, row: int) -> str:
@@ -565,7 +576,13 @@ def _holding_name(host: Host, family: int, device: str, flag: str) -> str:
     return "net.ipv4.ip_forward" if family == 4 and flag == "forwarding" else own
 
 
-_DEFAULTS = {"net.core.rmem_default": "212992", "net.ipv4.ip_early_demux": "1"}
+_DEFAULTS = {
+    "net.core.rmem_default": "212992",
+    "net.ipv4.ip_early_demux": "1",
+    "net.ipv4.ipfrag_high_thresh": "4194304",
+    "net.ipv4.ipfrag_max_dist": "64",
+    "net.ipv6.ip6frag_high_thresh": "4194304",
+}
 
 
 def _whole(hi: int, lo: int) -> int:
@@ -653,7 +670,12 @@ class _Judge:
             "UNICAST_IN_L2_MULTICAST": {TR.T_L2MCAST},
             "SOCKET_RCVBUFF": {TR.T_UDP_QUEUE},
             "IPV6DISABLED": {TR.T_DISABLED6},
-            "NOT_SPECIFIED": {TR.T_SRR, TR.T_NO_FORWARD6},
+            "NOT_SPECIFIED": {
+                TR.T_SRR,
+                TR.T_NO_FORWARD6,
+                TR.T_FRAG_REFUSED,
+                TR.T_FRAG_REFUSED6,
+            },  # fmt: skip
         }.get(reason, set())
         return step.step in wanted
 

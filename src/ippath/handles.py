@@ -31,7 +31,10 @@ _TABLES: dict[str, Any] = {
 }  # fmt: skip
 _STATE: dict[str, Any] = {
     "counters": 0, "verdicts": 0, "reasons": 0, "devstat": T.DEVSTAT_COLUMNS,
-    "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0, "skb": 0, "hint": 0,
+    "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0,
+    "fqdir": T.FQDIR_COLUMNS, "fq": T.FQ_COLUMNS, "fq_bucket": 0, "fq_wheel": T.WHEEL_COLUMNS,
+    "frag": T.FRAG_COLUMNS, "frag_link": 0, "frag_data": "bytes", "frag_misc": 0, "datagram": "bytes",
+    "skb": 0, "hint": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes",
 }  # fmt: skip
@@ -89,7 +92,7 @@ if not COMPILED:
         """A byte arena in the form that all stages share."""
         return array
 
-    open_column = open_rows = open_bytes
+    open_column = open_rows = as_arena = open_bytes
 
     def copy_route(target: Any, source: Any) -> None:
         """Copy the DST_* fields of a packet or hint."""
@@ -343,6 +346,19 @@ else:
     open_bytes = _array_opener("arena", True)
     open_column = _array_opener("column", True)
     open_rows = _array_opener("verdict rows", False)
+
+    @intrinsic
+    def as_arena(typing, table):
+        """Bytes of the state under the type of the arena, so that the stages take them as a packet.
+
+        To be passed to a `cold` function, during which they must not change: they count as fixed.
+        """
+        arena = TableType(0, 8, "arena", True)
+
+        def codegen(context, builder, sig, args):
+            return args[0]
+
+        return arena(table), codegen
 
     @intrinsic
     def copy_route(typing, target, source):

@@ -16,6 +16,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
+from ippath.frag.arena import grown, new_arena, set_limits
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from ippath.route_get import Answer
 
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
+# sysctls of reassembly: column and unit
+FRAGMENT_LIMITS = {
+    "high_thresh": (T.FQDIR_HIGH, 1),
+    "time": (T.FQDIR_TIMEOUT_NS, 10**9),
+    "max_dist": (T.FQDIR_MAX_DIST, 1),
+}
 MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
 TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
 _hash = plain(mix32)
@@ -356,6 +363,22 @@ class Netns:
 
     # --- state ------------------------------------------------------------------------------------------
 
+    def _new_arena(self) -> dict[str, np.ndarray]:
+        """The arrays of reassembly, with the limits that the sysctls give."""
+        arena = new_arena(self.seed)
+        for directory, prefix, seconds in (
+            (T.FQDIR_IPV4, "net.ipv4.ipfrag", 30),
+            (T.FQDIR_IPV6, "net.ipv6.ip6frag", 60),
+        ):
+            set_limits(
+                arena["fqdir"],
+                directory,
+                high=self._number(f"{prefix}_high_thresh", 4 << 20),
+                timeout_ns=self._number(f"{prefix}_time", seconds) * 10**9,
+                max_dist=self._number("net.ipv4.ipfrag_max_dist", 64),
+            )
+        return arena
+
     def _new_state(self) -> T.State:
         misc = np.zeros(T.MISC_COLUMNS, np.int64)
         misc[T.MISC_RANDOM] = _hash(0x85EBCA6B, self.seed) or 1
@@ -370,6 +393,7 @@ class Netns:
             rxdst=np.zeros((len(self.tables.socket), T.SKB_COLUMNS), np.int64),
             peer=np.zeros((T.PEERS, T.PEER_COLUMNS), np.int64),
             misc=misc,
+            **self._new_arena(),
             skb=np.zeros(T.SKB_COLUMNS, np.int64),
             hint=np.full(T.SKB_COLUMNS, T.NONE, np.int64),
             flow=np.zeros((4, T.FLOW_COLUMNS), np.int64),
@@ -433,7 +457,7 @@ class Netns:
         if not continue_list:
             state.misc[T.MISC_LIST_DEVICE] = T.NONE
         at = 0
-        while at < n:
+        while True:
             done = receive_burst(
                 self._tables_handle.value, self._state_handle.value, batch.data, batch.offset, batch.length, batch.wire_length,
                 batch.time_ns, batch.link_type, batch.device, batch.direction, batch.mark,
@@ -442,9 +466,42 @@ class Netns:
             if done == OUTSIDE:
                 raise ValueError("the batch has packets outside its arena")
             if done < n:
-                self._drain()
+                self._make_room()
             at = done
+            if at >= n:
+                break
         return Verdicts(table, batch.first_frame, self._listener_numbers())
+
+    def set_fragment_limit(self, name: str, value: int) -> None:
+        """Change a limit of reassembly while packets wait: a sysctl such as net.ipv4.ipfrag_time.
+
+        Datagrams that are begun keep their deadline.  Raises KeyError for another sysctl.
+        """
+        prefix, _, limit = name.rpartition("frag_")
+        directory = {"net.ipv4.ip": T.FQDIR_IPV4, "net.ipv6.ip6": T.FQDIR_IPV6}[prefix]
+        self.host.sysctls[name] = str(value)
+        if limit != "low_thresh":  # which nothing reads since 4.17
+            column, unit = FRAGMENT_LIMITS[limit]
+            self.state.fqdir[directory, column] = value * unit
+
+    def advance(self, time_ns: int, *, collect_output: bool = False) -> None:
+        """Let the host's clock reach `time_ns` without a packet: datagrams under reassembly expire.
+
+        Does nothing if the clock is there already.
+        """
+        misc = self.state.misc
+        if time_ns > misc[T.MISC_NOW_NS]:
+            misc[T.MISC_NOW_NS] = time_ns
+            self.receive(
+                PacketBatch.from_packets([]), collect_output=collect_output, continue_list=True
+            )
+
+    def _make_room(self) -> None:
+        """Empty the output arena, enlarge the arrays of reassembly if they are short."""
+        self._drain()
+        if self.state.frag_misc[T.FM_SHORT]:
+            self.state = self.state._replace(**grown(self.state))
+            self._state_handle = state_handle(self.state)
 
     def _listener_numbers(self) -> np.ndarray:
         numbers = self.tables.socket[:, T.SOCK_LISTENER]

@@ -66,7 +66,6 @@ REASONS: tuple[Reason, ...] = (
     Reason("LINK_HEADER", "the link-level header is incomplete or malformed", own=True),
     Reason("OUTGOING", "sent by this host, not received", own=True),
     Reason("CAPTURE_CUT", "the capture kept too few bytes to decide", own=True),
-    Reason("FRAGMENT", "fragments need the reassembly engine", own=True),
     Reason("SEGMENT_ROUTING", "segment routing is on, and ippath does not do it", own=True),
     Reason("NO_DEVICE", "the capture interface maps to no device of the host", own=True),
 )

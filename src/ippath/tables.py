@@ -175,8 +175,10 @@ DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, 
 )
 # rate limit and redirect state of one peer (kernel: inet_peer)
 (
-    PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS, PEER_COLUMNS,
-) = range(7)  # fmt: skip
+    PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS,
+    PEER_FRAGMENTS,  # fragments that came from it (kernel: inet_peer.rid)
+    PEER_COLUMNS,
+) = range(8)  # fmt: skip
 PEERS = 1 << 14  # peers remembered; more reuse the oldest of a bucket
 PEER_WAYS = 4
 # scalars
@@ -192,6 +194,56 @@ PEER_WAYS = 4
 ) = range(8)  # fmt: skip
 
 
+# --- reassembly -------------------------------------------------------------------------------------
+# who reassembles (kernel: struct fqdir): each has limits, memory and statistics of its own
+FQDIR_IPV4, FQDIR_IPV6, FQDIRS = range(3)
+(
+    FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
+    FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
+    # statistics: packets, then datagrams, then packets again, all since the start
+    FQDIR_FRAGMENTS, FQDIR_DATAGRAMS, FQDIR_JOINED, FQDIR_DUPLICATES, FQDIR_OVERLAPS,
+    FQDIR_INVALID, FQDIR_TOO_FAR, FQDIR_REFUSED, FQDIR_EXPIRED, FQDIR_ECN, FQDIR_OVERSIZE,
+    FQDIR_COLUMNS,
+) = range(19)  # fmt: skip
+# a queue: the fragments of one datagram
+(
+    FQ_DIR,  # NONE: the row is free
+    FQ_NEXT, FQ_HASH,  # in its hash bucket (or among the free rows)
+    FQ_USER, FQ_SRC_HI, FQ_SRC_LO, FQ_DST_HI, FQ_DST_LO, FQ_ID,  # the key
+    FQ_FLAGS, FQ_LEN, FQ_MEAT, FQ_FRAGMENTS, FQ_ECN, FQ_MAX_SIZE, FQ_MAX_DF_SIZE, FQ_DEVICE,
+    FQ_PEER, FQ_SEEN,  # the source, and its count of fragments when this queue last had one
+    FQ_DEADLINE_NS, FQ_LATER, FQ_EARLIER,  # the timer wheel
+    FQ_ROOT, FQ_TAIL, FQ_LAST_RUN, FQ_FIRST,  # the runs, and the fragment with offset 0
+    FQ_OPTIONS,  # it had IPv4 options; OPT_* of it follow
+    FQ_OPT_0,
+) = range(28)  # fmt: skip
+FQ_COLUMNS = FQ_OPT_0 + 16  # OPT_COLUMNS
+FQ_FIRST_IN, FQ_LAST_IN = 1, 2  # FQ_FLAGS
+# a fragment; the first of a run carries the run in the tree
+(
+    FRAG_OFFSET, FRAG_END, FRAG_NEXT, FRAG_RUN_END, FRAG_LEFT, FRAG_RIGHT, FRAG_UP, FRAG_PRIORITY,
+    FRAG_BLOCK, FRAG_HEADER, FRAG_STORED, FRAG_CHARGE, FRAG_FRAME, FRAG_DEVICE, FRAG_PKT_TYPE,
+    FRAG_MARK, FRAG_NEXTHDR_AT,
+    FRAG_COLUMNS,
+) = range(18)  # fmt: skip
+FRAG_BLOCK_BYTES = 512  # a fragment wastes less than the kernel charges it beside its bytes
+WHEEL_FIRST, WHEEL_LAST, WHEEL_COLUMNS = range(3)
+WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
+# first free row, first row never used, rows in use
+(
+    FM_QUEUE_FREE, FM_QUEUE_TOP, FM_QUEUE_USED, FM_FRAG_FREE, FM_FRAG_TOP, FM_FRAG_USED,
+    FM_BLOCK_FREE, FM_BLOCK_TOP, FM_BLOCK_USED,
+    FM_SHORT,  # the arrays have to grow before the next fragment
+    FM_DUE_NS, FM_TICK,  # when the next queue can expire; the wheel's hand
+    FM_SEED_LOW, FM_SEED_HIGH, FM_RANDOM,
+    # the key of the queue looked for
+    FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
+    FM_COLUMNS,
+) = range(22)  # fmt: skip
+FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
+DATAGRAM_BYTES = 1 << 17
+
+
 class State(NamedTuple):
     """What packets change."""
 
@@ -203,6 +255,15 @@ class State(NamedTuple):
     rxdst: np.ndarray  # [sockets, SKB_COLUMNS]: routes that connected sockets remember, DST_* alone
     peer: np.ndarray  # [PEERS, PEER_COLUMNS], sets of PEER_WAYS
     misc: np.ndarray  # [MISC_COLUMNS]
+    fqdir: np.ndarray  # [FQDIRS, FQDIR_COLUMNS]: limits and statistics of reassembly
+    fq: np.ndarray  # [queues, FQ_COLUMNS]: datagrams under reassembly
+    fq_bucket: np.ndarray  # [2**k]: first queue of each hash bucket
+    fq_wheel: np.ndarray  # [WHEEL_SLOTS, WHEEL_COLUMNS]: queues by deadline
+    frag: np.ndarray  # [fragments, FRAG_COLUMNS]: fragments that wait
+    frag_link: np.ndarray  # [blocks]: the block that follows each block
+    frag_data: np.ndarray  # uint8[blocks * FRAG_BLOCK_BYTES]: their bytes
+    frag_misc: np.ndarray  # [FM_COLUMNS]: free lists, the key of the queue looked for, the clock
+    datagram: np.ndarray  # uint8[DATAGRAM_BYTES]: the datagram that was put together last
     skb: np.ndarray  # the packet in hand, SKB_*
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys

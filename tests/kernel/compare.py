@@ -11,6 +11,8 @@ from tests.kernel.scenarios import Burst, Inject, Run, Scenario, Together, Wait
 
 START_NS = 1_700_000_000 * 10**9
 MILLISECOND = 10**6
+LIMITS = ("net.ipv4.ipfrag_", "net.ipv6.ip6frag_")
+LATE = ("FRAG_TOO_FAR", "FRAG_REASM_TIMEOUT")  # reasons why fragments that are held are dropped
 # as the recorder makes a namespace: no link-local addresses come by themselves
 PREPARED = """
 net.ipv6.conf.all.addr_gen_mode = 1
@@ -35,6 +37,7 @@ class Replay:
 
         self.netns = Netns(parse_host(self.text), seed=1)
         self.counters: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
         self.sockets = [0] * len(self.netns.host.listeners)
 
     def differences(self, recorded: list[dict[str, Any]]) -> list[str]:
@@ -43,10 +46,10 @@ class Replay:
         found: list[str] = []
         for step in self.scenario.steps:
             if isinstance(step, Run):
-                self.text += "\n".join(step.lines) + "\n"
-                self._build()
+                self._run(step.lines)
             elif isinstance(step, Wait):
                 self.time_ns += int(step.seconds * 10**9)
+                self.netns.advance(self.time_ns, collect_output=True)
                 found += self._compare(next(answers), "", {}, 0)
             elif isinstance(step, Inject):
                 for label, packet in step.packets.items():
@@ -57,6 +60,16 @@ class Replay:
                 gap = 100_000 if isinstance(step, Burst) else 1_000
                 found += self._compare(next(answers), step.device, step.packets, gap)
         return found
+
+    def _run(self, lines: tuple[str, ...]) -> None:
+        """Limits of reassembly change in the running host; anything else makes a new one."""
+        self.text += "\n".join(lines) + "\n"
+        if not all(line.startswith(LIMITS) for line in lines):
+            self._build()
+            return
+        for line in lines:
+            name, value = (part.strip() for part in line.split("="))
+            self.netns.set_fragment_limit(name, int(value))
 
     def _compare(
         self, answer: dict[str, Any], device: str, packets: dict[str, bytes], gap: int
@@ -96,11 +109,12 @@ class Replay:
         counted = [count["received"] for count in self.netns.socket_counts()]
         delivered = {k: a - b for k, (a, b) in enumerate(zip(counted, self.sockets)) if a != b}
         self.sockets = counted
+        late = self._late_drops(reasons)
         if unsupported:
             self.skipped.append(f"{label}: {reasons}")
             return []
         found = _outputs(answer["out"], outputs)
-        found += _reasons(answer, reasons)
+        found += _reasons(answer, reasons, late)
         kernel_delivered = dict(Counter(got[0] for got in answer["sockets"]))
         if delivered != kernel_delivered:
             found.append(f"datagrams by socket: kernel {kernel_delivered}, ippath {delivered}")
@@ -109,6 +123,14 @@ class Replay:
             asked = [f"    in     {words(p)}" for p in list(packets.values())[:8]]
             return [label, *asked, *(f"    {line}" for line in found)]
         return []
+
+    def _late_drops(self, reasons: list[str]) -> Counter[str]:
+        """What was dropped in this step of fragments that had been held."""
+        now = self.netns.totals().reasons
+        late = Counter({name: now.get(name, 0) - self.dropped.get(name, 0) for name in LATE})
+        late.subtract(name for name in reasons if name in LATE)
+        self.dropped = now
+        return +late
 
     def _kind(self, device: str) -> str:
         line = next(t for t in self.text.splitlines() if f"link add {device} " in t)
@@ -137,13 +159,16 @@ def _outputs(kernel: dict[str, list[str]], ours: dict[str, list[bytes]]) -> list
     return found
 
 
-def _reasons(answer: dict[str, Any], ours: list[str]) -> list[str]:
+def _reasons(answer: dict[str, Any], ours: list[str], late: Counter[str]) -> list[str]:
     """A single packet has one of the recorded reasons; in bursts and lists the counts are equal.
 
     The kernel may drop other packets on the way (a looped-back copy, a queued packet), and one
     copy of a packet whose other copies arrive.
     """
-    kernel = [drop[0] for drop in answer["drops"]]
+    kernel = [drop[0] for drop in answer["drops"] if drop[0] not in LATE]
+    kernel_late = Counter(drop[0] for drop in answer["drops"] if drop[0] in LATE)
+    if kernel_late != late:
+        return [f"dropped of what was held: kernel {dict(kernel_late)}, ippath {dict(late)}"]
     if "packet" in answer:
         allowed = set(kernel)
         if not kernel or answer["sockets"] or "NEIGH_QUEUEFULL" in kernel:

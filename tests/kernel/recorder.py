@@ -191,6 +191,7 @@ class _Session:
         self.ip_lines: list[str] = []
         self.received: list[bytes] = []
         self.napi = any(isinstance(s, Together) for s in scenario.steps)
+        self.busy = any(isinstance(s, Wait) and s.busy for s in scenario.steps)
 
     def run(self) -> dict[str, Any]:
         _private_mounts()
@@ -314,6 +315,7 @@ class _Session:
             for name in self.devices:
                 Path(f"/sys/class/net/{name}/threaded").write_text("1")
             pids += _napi_threads(list(self.devices))
+        if self.napi or self.busy:
             for pid in pids:
                 os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
         rule = " || ".join(f"common_pid == {pid}" for pid in pids)
@@ -339,7 +341,7 @@ class _Session:
             self.write_list(step)
             yield {"list": list(step.packets), **self.collect(step.device, step.packets)}
         elif isinstance(step, Wait):
-            time.sleep(step.seconds)
+            self.wait(step)
             yield {"wait": step.seconds, **self.collect("", {})}
         elif isinstance(step, Run):
             for line in step.lines:
@@ -349,6 +351,18 @@ class _Session:
             self.read_outputs()
             self.read_drops()
             self.last_counters = counters()
+
+    def wait(self, step: Wait) -> None:
+        if not step.busy:
+            time.sleep(step.seconds)
+            return
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+        try:
+            end = time.monotonic() + step.seconds
+            while time.monotonic() < end:
+                pass
+        finally:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
     def write_list(self, step: Together) -> None:
         fd = self.devices[step.device]

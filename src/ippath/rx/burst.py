@@ -14,6 +14,7 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 from __future__ import annotations
 
 from ippath.batch import DIRECTION_OUT
+from ippath.frag.expire import expire_due
 from ippath.handles import copy_route, open_bytes, open_column, open_rows, open_state, open_tables
 from ippath.jit import cold, entry, hot
 from ippath.mib import (
@@ -41,7 +42,7 @@ from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
     CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
     DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES, EHOSTUNREACH,
-    EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, HINT_PENDING, HINT_VALID,
+    EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, FM_DUE_NS, FM_SHORT, HINT_PENDING, HINT_VALID,
     MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
     MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, NO_NETWORK, PACKET_BROADCAST,
     PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
@@ -174,12 +175,18 @@ def ip6_receive(h, s, data, trace):
 
 
 @hot
-def _begin_packet(s, frame, device):
-    """Clear what the packet before left behind; its route stays where it is to be the hint."""
-    skb = s.skb
+def _keep_hint(s):
+    """Copy the route of the packet before to the hint, if it is to be one."""
     if s.hint[HINT_PENDING]:  # later than it became the hint: a copy of fresh stores has to wait
-        copy_route(s.hint, skb)
+        copy_route(s.hint, s.skb)
         s.hint[HINT_PENDING] = 0
+
+
+@hot
+def _begin_packet(s, frame, device):
+    """Clear what the packet before left behind."""
+    skb = s.skb
+    _keep_hint(s)
     for field in range(SKB_FIRST_ZERO, SKB_FIRST_NONE):
         skb[field] = 0
     for field in range(SKB_FIRST_NONE, SKB_COLUMNS):
@@ -220,7 +227,7 @@ def _record(s, verdicts, row, start, network):
     verdicts[row, V_RULE] = skb[DST_RULE]
     verdicts[row, V_ROUTE] = skb[DST_ROUTE]
     verdicts[row, V_TAKER] = taker
-    s.verdicts[verdict] += 1
+    s.verdicts[verdict] += 1  # of one that is held, until it has another
     if verdict == DROPPED or verdict == UNSUPPORTED or (verdict == CONSUMED and reason != R_NONE):
         s.reasons[reason] += 1
         if verdict == DROPPED and skb[SKB_DEVICE] >= 0:
@@ -245,8 +252,8 @@ def receive_burst(
     """Receive packets [begin, end) of a batch; returns the first packet not done, or OUTSIDE.
 
     The arrays are the columns of a PacketBatch; `verdicts` is int32[n, V_COLUMNS].  The return
-    value is below `end` when the output arena has to be emptied first; call again from there.  A
-    receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
+    value is below `end` when the output arena has to be emptied or the arrays of reassembly have to
+    grow first; call again from there.  Queues expire by `time_ns` and MISC_NOW_NS.  A receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
     how a capture is cut into batches.
     """
     h, s, data = open_tables(tables), open_state(state), open_bytes(arena)
@@ -256,7 +263,10 @@ def receive_burst(
     capture_device, verdicts = open_column(capture_device), open_rows(verdicts)
     if not _within_arena(arena.shape[0], offset, length, begin, end):
         return OUTSIDE
-    skb, misc = s.skb, s.misc
+    skb, misc, fm = s.skb, s.misc, s.frag_misc
+    if fm[FM_DUE_NS] <= misc[MISC_NOW_NS]:
+        _keep_hint(s)
+        expire_due(h, s, trace, misc[MISC_NOW_NS])
     list_size, list_gap = h.conf[CONF_LIST], h.conf[CONF_LIST_GAP_NS]
     collect = misc[MISC_COLLECT]
     for row in range(begin, end):
@@ -265,11 +275,16 @@ def receive_burst(
             or misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
         ):
             return row
+        if fm[FM_SHORT]:
+            return row
         ahead = offset[min(row + AHEAD, end - 1)]
         prefetch(data, ahead)
         prefetch(data, ahead + 63)
         start, size, time = offset[row], length[row], time_ns[row]
         now = max(misc[MISC_NOW_NS], time)  # a clock never goes back
+        if fm[FM_DUE_NS] <= now:
+            _keep_hint(s)
+            expire_due(h, s, trace, now)
         misc[MISC_NOW_NS] = now
         _begin_packet(s, first_frame + row, capture_device[row])
         wire = max(size, wire_length[row])

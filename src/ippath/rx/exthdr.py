@@ -6,7 +6,7 @@ Drops: NOT_SPECIFIED, IP_INHDR, UNHANDLED_PROTO, PKT_TOO_SMALL; some with ICMPv6
 
 from __future__ import annotations
 
-from ippath.frag.defrag import defragment
+from ippath.frag.ipv6 import ipv6_frag_rcv
 from ippath.jit import cold, kernel
 from ippath.mib import (
     M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTruncatedPkts, M_Ip6ReasmOKs, M_Ip6ReasmReqds,
@@ -224,7 +224,7 @@ def fragment_header(h, s, data, trace):
     """Fragment header at local delivery (kernel: ipv6_frag_rcv).
 
     An atomic fragment is a whole packet (RFC 6946), if it is the only fragment header; all others
-    need reassembly.
+    wait for the rest of their datagram.
     """
     skb = s.skb
     at = skb[SKB_TRANSPORT]
@@ -243,7 +243,7 @@ def fragment_header(h, s, data, trace):
     word = load16be(data, at + 2)
     skb[SKB_FRAG] = ATOMIC_FRAGMENT
     if word & (FRAGMENT_OFFSET | MORE_FRAGMENTS):
-        return defragment(s, trace, word & FRAGMENT_OFFSET, word & MORE_FRAGMENTS)
+        return ipv6_frag_rcv(h, s, data, trace)
     count(s, M_Ip6ReasmOKs)
     skb[SKB_PROTOCOL] = load8(data, at)
     skb[SKB_NEXTHDR_AT] = at - skb[SKB_IP]

@@ -1,13 +1,14 @@
 """IPv6 local delivery: extension headers, then the protocol (kernel: ip6_input, ip6_mc_input,
 ip6_protocol_deliver_rcu).
 
-Drops: IP_INADDRERRORS (group not joined), IP_NOPROTO, and those of the headers.
-Unsupported: FRAGMENT, SEGMENT_ROUTING.
+Drops: IP_INADDRERRORS (group not joined), IP_NOPROTO, and those of the headers and of reassembly.
+Unsupported: SEGMENT_ROUTING.
 """
 
 from __future__ import annotations
 
 from ippath.fib.local import has_joined
+from ippath.handles import as_arena
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
     M_Ip6InDelivers, M_Ip6InDiscards, M_Ip6InMcastOctets, M_Ip6InMcastPkts,
@@ -19,7 +20,7 @@ from ippath.rx.exthdr import destination_options, fragment_header, routing_heade
 from ippath.rx.icmpv6_input import icmpv6_rcv
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.local_deliver4 import has_handler
-from ippath.rx.packet import CONTINUE, DONE, count, deliver, drop
+from ippath.rx.packet import CONTINUE, DONE, REASSEMBLED, count, deliver, drop
 from ippath.tables import (
     CONF_PROTOCOLS6_0, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
     SKB_NEXTHDR_AT, SKB_PROTOCOL, SKB_TRANSPORT,
@@ -57,7 +58,7 @@ def _is_walked(protocol):
 
 @cold
 def _walk_extensions(h, s, data, trace):
-    """Read extension headers up to the protocol behind them; CONTINUE, or DONE."""
+    """Read extension headers up to the protocol behind them; CONTINUE, DONE or REASSEMBLED."""
     skb = s.skb
     for _ in range(MAX_EXTENSIONS):
         protocol = skb[SKB_PROTOCOL]
@@ -75,11 +76,9 @@ def _walk_extensions(h, s, data, trace):
 
 
 @hot
-def ip6_input(h, s, data, trace):
-    """Deliver the packet in hand to its protocol; always DONE."""
+def _to_protocol(h, s, data, trace):
+    """Give the packet in hand to its protocol (kernel: ip6_protocol_deliver_rcu); always DONE."""
     skb = s.skb
-    if _is_walked(skb[SKB_PROTOCOL]) and _walk_extensions(h, s, data, trace) != CONTINUE:
-        return DONE
     protocol = skb[SKB_PROTOCOL]
     handled = protocol != NEXTHDR_HOP and has_handler(h, CONF_PROTOCOLS6_0, protocol)
     note(trace, T_DELIVER, protocol, handled or protocol == NEXTHDR_NONE)
@@ -102,6 +101,33 @@ def ip6_input(h, s, data, trace):
     count(s, M_Ip6InUnknownProtos)
     icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, UNKNOWN_NEXT_HEADER, skb[SKB_NEXTHDR_AT])
     return drop(s, trace, R_IP_NOPROTO)
+
+
+@cold
+def _deliver_datagram(h, s, data, trace):
+    """A datagram that was put together: the headers behind the fragment header, and its protocol."""
+    if _walk_extensions(h, s, data, trace) == CONTINUE:
+        _to_protocol(h, s, data, trace)
+
+
+@cold
+def _deliver_extended(h, s, data, trace):
+    """A packet with extension headers, among them that of a fragment; always DONE."""
+    outcome = _walk_extensions(h, s, data, trace)
+    if outcome == CONTINUE:
+        return _to_protocol(h, s, data, trace)
+    if outcome == REASSEMBLED:
+        _deliver_datagram(h, s, as_arena(s.datagram), trace)
+        s.skb[SKB_TRANSPORT] = 0  # the verdict is that of the fragment
+    return DONE
+
+
+@hot
+def ip6_input(h, s, data, trace):
+    """Deliver the packet in hand to its protocol; always DONE."""
+    if _is_walked(s.skb[SKB_PROTOCOL]):
+        return _deliver_extended(h, s, data, trace)
+    return _to_protocol(h, s, data, trace)
 
 
 @cold

@@ -14,6 +14,7 @@ from ippath.trace import T_CUT, T_VERDICT, note
 from ippath.wire.memory import copy, store8
 
 CONTINUE, DONE = 0, 1
+REASSEMBLED = 2  # go on with the datagram in `State.datagram`
 
 
 @hot

@@ -11,7 +11,7 @@ from ippath.fib.multipath import mix32
 from ippath.jit import kernel
 from ippath.tables import (
     CONF_HASH_SEED, CONF_ICMP_MSGS_BURST, CONF_ICMP_MSGS_PER_SEC, MISC_ICMP_CREDIT,
-    MISC_ICMP_STAMP_NS, MISC_NOW_NS, MISC_RANDOM, PEER_HI, PEER_LAST_NS, PEER_LO,
+    MISC_ICMP_STAMP_NS, MISC_NOW_NS, MISC_RANDOM, PEER_FRAGMENTS, PEER_HI, PEER_LAST_NS, PEER_LO,
     PEER_REDIRECTS, PEER_TOKENS_NS, PEER_USED, PEER_WAYS,
 )  # fmt: skip
 
@@ -57,6 +57,7 @@ def find_peer(h, s, family, hi, lo):
     s.peer[oldest, PEER_TOKENS_NS] = 0
     s.peer[oldest, PEER_LAST_NS] = now - FRESH
     s.peer[oldest, PEER_REDIRECTS] = 0
+    s.peer[oldest, PEER_FRAGMENTS] = 0
     return oldest
 
 

@@ -1,0 +1,97 @@
+"""The arrays of the engine: made, and made larger between two bursts, by the control side.
+
+The engine's limits are the kernel's, in bytes charged; the arrays follow what it really holds, so
+that thresholds of many gigabytes cost nothing until the fragments come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ippath import tables as T
+from ippath.frag.store import RESERVED_BLOCKS
+from ippath.frag.wheel import NEVER
+
+QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 12, 1 << 12  # to begin with
+# bytes of struct frag_queue (ipq: struct ipq) on x86-64
+QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184}
+_SEED_STEP = 0x9E3779B97F4A7C15
+
+
+def new_arena(seed: int) -> dict[str, np.ndarray]:
+    """The fields of `State` that reassembly uses, empty; `seed` is the secret of the hash."""
+    misc = np.zeros(T.FM_COLUMNS, np.int64)
+    misc[[T.FM_QUEUE_FREE, T.FM_FRAG_FREE, T.FM_BLOCK_FREE]] = T.NONE
+    misc[T.FM_DUE_NS] = NEVER
+    secret = (seed + 1) * _SEED_STEP
+    misc[T.FM_SEED_LOW], misc[T.FM_SEED_HIGH] = secret & 0xFFFFFFFF, secret >> 32 & 0xFFFFFFFF
+    misc[T.FM_RANDOM] = (secret >> 16 & 0xFFFFFFFF) or 1
+    fqdir = np.zeros((T.FQDIRS, T.FQDIR_COLUMNS), np.int64)
+    for directory, size in QUEUE_CHARGE.items():
+        fqdir[directory, T.FQDIR_QUEUE_CHARGE] = size
+    return {
+        "fqdir": fqdir,
+        "fq": _rows(QUEUES, T.FQ_COLUMNS, T.FQ_DIR),
+        "fq_bucket": np.full(QUEUES, T.NONE, np.int64),
+        "fq_wheel": np.full((T.WHEEL_SLOTS, T.WHEEL_COLUMNS), T.NONE, np.int64),
+        "frag": np.zeros((FRAGMENTS, T.FRAG_COLUMNS), np.int64),
+        "frag_link": np.zeros(BLOCKS, np.int64),
+        "frag_data": np.zeros(BLOCKS * T.FRAG_BLOCK_BYTES, np.uint8),
+        "frag_misc": misc,
+        "datagram": np.zeros(T.DATAGRAM_BYTES, np.uint8),
+    }
+
+
+def set_limits(
+    fqdir: np.ndarray, directory: int, *, high: int, timeout_ns: int, max_dist: int = 0
+) -> None:
+    """Set the limits of one directory: bytes, nanoseconds, fragments.  Valid from now on."""
+    fqdir[directory, T.FQDIR_HIGH] = high
+    fqdir[directory, T.FQDIR_TIMEOUT_NS] = timeout_ns
+    fqdir[directory, T.FQDIR_MAX_DIST] = max_dist
+
+
+def grown(state: Any) -> dict[str, np.ndarray]:
+    """Larger arrays with the same content, for those that are short."""
+    misc = state.frag_misc
+    larger: dict[str, np.ndarray] = {}
+    if misc[T.FM_FRAG_USED] >= len(state.frag):
+        larger["frag"] = _twice(state.frag)
+    if misc[T.FM_BLOCK_USED] + RESERVED_BLOCKS > len(state.frag_link):
+        larger["frag_link"], larger["frag_data"] = _twice(state.frag_link), _twice(state.frag_data)
+    if misc[T.FM_QUEUE_USED] >= len(state.fq):
+        larger["fq"] = fq = _rows(2 * len(state.fq), T.FQ_COLUMNS, T.FQ_DIR)
+        fq[: len(state.fq)] = state.fq
+        larger["fq_bucket"] = _hashed_again(fq, 2 * len(state.fq_bucket))
+    misc[T.FM_SHORT] = 0
+    return larger
+
+
+def _rows(count: int, columns: int, free_mark: int) -> np.ndarray:
+    rows = np.zeros((count, columns), np.int64)
+    rows[:, free_mark] = T.NONE
+    return rows
+
+
+def _twice(array: np.ndarray) -> np.ndarray:
+    larger = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _hashed_again(fq: np.ndarray, buckets: int) -> np.ndarray:
+    """New hash buckets; the links between queues of a bucket are written into `fq`."""
+    live = np.nonzero(fq[:, T.FQ_DIR] != T.NONE)[0]
+    bucket = fq[live, T.FQ_HASH] & (buckets - 1)
+    order = np.argsort(bucket, kind="stable")
+    live, bucket = live[order], bucket[order]
+    same = bucket[1:] == bucket[:-1]
+    fq[live[:-1], T.FQ_NEXT] = np.where(same, live[1:], T.NONE)
+    first = np.full(buckets, T.NONE, np.int64)
+    if len(live):
+        fq[live[-1], T.FQ_NEXT] = T.NONE
+        begins = np.concatenate([[True], ~same])
+        first[bucket[begins]] = live[begins]
+    return first

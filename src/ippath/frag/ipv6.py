@@ -1,0 +1,264 @@
+"""Reassembly of IPv6 fragments (kernel: ipv6_frag_rcv, ip6_frag_queue, ip6_frag_reasm,
+ip6frag_expire_frag_queue; RFC 8200 section 4.5).
+
+In:  a packet whose fragment header comes next.   Out: REASSEMBLED with the datagram in hand, in
+`State.datagram`; or DONE.
+Held: it waits for others.   Consumed: its datagram was complete, but can not be.
+Drops: NOT_SPECIFIED, partly with ICMPv6 parameter problem; DUP_FRAG; FRAG_REASM_TIMEOUT later.
+"""
+
+from __future__ import annotations
+
+from ippath.frag.ecn import combined_ecn
+from ippath.frag.fragment import contradicts, discard_queue, hold, is_complete, keep_fragment
+from ippath.frag.join import copy_header, copy_payload
+from ippath.frag.queue import destroy_queue, find_queue, kill_queue
+from ippath.frag.runs import DUPLICATE, OVERLAP, find_place
+from ippath.handles import as_arena
+from ippath.jit import cold, kernel
+from ippath.mib import (
+    M_Ip6InHdrErrors, M_Ip6ReasmFails, M_Ip6ReasmOKs, M_Ip6ReasmTimeout,
+)  # fmt: skip
+from ippath.reasons import (
+    CONSUMED, DROPPED, R_DUP_FRAG, R_FRAG_REASM_TIMEOUT, R_NONE, R_NOT_SPECIFIED,
+)  # fmt: skip
+from ippath.rx.dissect6 import skip_extensions
+from ippath.rx.icmpv6_send import icmp6_send
+from ippath.rx.packet import REASSEMBLED, consume, count, drop
+from ippath.tables import (
+    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_SRC_HI, FM_SRC_LO, FM_USER, FQ_DEVICE, FQ_ECN,
+    FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MEAT, FQDIR_DATAGRAMS,
+    FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH, FQDIR_INVALID,
+    FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_REFUSED, FRAG_END,
+    FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS,
+    NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_FIRST_NONE,
+    SKB_FRAME, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_PROTOCOL,
+    SKB_SRC_HI, SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
+)  # fmt: skip
+from ippath.trace import (
+    T_FRAG_ECN, T_FRAG_JOINED, T_FRAG_LENGTH, T_FRAG_OVERSIZE, T_FRAG_PLACE, T_FRAG_QUEUE6,
+    T_FRAG_REFUSED6, T_FRAG_TRUNCATED, T_FRAGMENT, note,
+)  # fmt: skip
+from ippath.wire.icmp import (
+    HEADER_FIELD, ICMP6_PARAMETER_PROBLEM, ICMP6_TIME_EXCEEDED, INCOMPLETE_HEADERS, REASSEMBLY_TIME,
+)  # fmt: skip
+from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP
+from ippath.wire.ipv6 import (
+    DESTINATION, FRAGMENT_HEADER, FRAGMENT_OFFSET, HEADER, MORE_FRAGMENTS, NEXTHDR_ICMP,
+    PAYLOAD_LENGTH, SOURCE, is_link_local, is_multicast,
+)  # fmt: skip
+from ippath.wire.memory import load8, load16be, load32be, load64be, store8, store16be
+
+USER_LOCAL_DELIVER = 0
+LARGEST = 65535
+IDENTIFICATION = 4  # in the fragment header
+TCP_HEADER, UDP_HEADER, ICMP_HEADER = 20, 8, 8
+
+
+@kernel
+def upper_header_missing(s, data):
+    """Is it a first fragment without its whole upper-layer header (`ipv6frag_thdr_truncated`)?"""
+    skb = s.skb
+    protocol, at, fragment = skip_extensions(data, skb[SKB_IP], skb[SKB_AVAIL])
+    if at < 0 or fragment & FRAGMENT_OFFSET:
+        return False
+    size = 1
+    if protocol == IPPROTO_TCP:
+        size = TCP_HEADER
+    elif protocol == IPPROTO_UDP:
+        size = UDP_HEADER
+    elif protocol == NEXTHDR_ICMP:
+        size = ICMP_HEADER
+    return at + size > skb[SKB_LEN]
+
+
+@kernel
+def _set_key(h, s, data, user, identification):
+    """The datagram that the fragment in hand belongs to, into FM_*.
+
+    Without its device, unless the address means something else on each (`fq_find`).
+    """
+    skb, fm = s.skb, s.frag_misc
+    own = is_multicast(skb[SKB_DST_HI]) or is_link_local(skb[SKB_DST_HI])
+    fm[FM_USER] = user | (h.device[skb[SKB_DEVICE], DEV_IFINDEX] << 20 if own else 0)
+    fm[FM_SRC_HI], fm[FM_SRC_LO] = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
+    fm[FM_DST_HI], fm[FM_DST_LO] = skb[SKB_DST_HI], skb[SKB_DST_LO]
+    fm[FM_ID] = identification
+
+
+@cold
+def ipv6_frag_rcv(h, s, data, trace):
+    """Take the fragment in hand; REASSEMBLED if that makes its datagram whole, else DONE.
+
+    The caller has seen that it is no atomic fragment, and counted it.
+    """
+    skb, directory = s.skb, s.fqdir[FQDIR_IPV6]
+    at = skb[SKB_TRANSPORT]
+    directory[FQDIR_FRAGMENTS] += 1
+    if upper_header_missing(s, data):
+        note(trace, T_FRAG_TRUNCATED)
+        directory[FQDIR_INVALID] += 1
+        count(s, M_Ip6InHdrErrors)
+        icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, INCOMPLETE_HEADERS, 0)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    _set_key(h, s, data, USER_LOCAL_DELIVER, load32be(data, at + IDENTIFICATION))
+    q = find_queue(s, FQDIR_IPV6, True, s.misc[MISC_NOW_NS])
+    if q == NONE:
+        note(trace, T_FRAG_REFUSED6, directory[FQDIR_MEM], directory[FQDIR_HIGH])
+        count(s, M_Ip6ReasmFails)
+        directory[FQDIR_REFUSED] += 1
+        return drop(s, trace, R_NOT_SPECIFIED)
+    s.fq[q, FQ_DEVICE] = skb[SKB_DEVICE]
+    return _ip6_frag_queue(h, s, data, trace, q)
+
+
+@cold
+def _discard(s, trace, q, statistic):
+    """Give the datagram up, and drop the fragment in hand."""
+    count(s, M_Ip6ReasmFails)
+    s.fqdir[FQDIR_IPV6, statistic] += 1
+    discard_queue(s, q)
+    return drop(s, trace, R_NOT_SPECIFIED)
+
+
+@cold
+def _refuse(h, s, data, trace, q, pointer):
+    """As `_discard`, and tell the sender which field is wrong."""
+    count(s, M_Ip6InHdrErrors)
+    icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, HEADER_FIELD, pointer)
+    return _discard(s, trace, q, FQDIR_INVALID)
+
+
+@kernel
+def _ip6_frag_queue(h, s, data, trace, q):
+    """Check the fragment against its queue and put it in; the order of checks is the kernel's."""
+    skb, fq = s.skb, s.fq
+    at, ip = skb[SKB_TRANSPORT], skb[SKB_IP]
+    word = load16be(data, at + 2)
+    header = at + FRAGMENT_HEADER - ip
+    offset, more = word & FRAGMENT_OFFSET, word & MORE_FRAGMENTS
+    end = offset + skb[SKB_LEN] - header
+    note(trace, T_FRAGMENT, offset, end, more)
+    note(trace, T_FRAG_QUEUE6, fq[q, FQ_FRAGMENTS], fq[q, FQ_MEAT], s.fqdir[FQDIR_IPV6, FQDIR_MEM],
+         s.fqdir[FQDIR_IPV6, FQDIR_HIGH])  # fmt: skip
+    if end > LARGEST:
+        note(trace, T_FRAG_OVERSIZE, end, LARGEST)
+        return _refuse(h, s, data, trace, q, at + 2 - ip)
+    length, last_known = fq[q, FQ_LEN], fq[q, FQ_FLAGS] & FQ_LAST_IN
+    if more and end & 7:
+        note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
+        return _refuse(h, s, data, trace, q, PAYLOAD_LENGTH)
+    if contradicts(more, end, length, last_known):
+        note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
+        return _discard(s, trace, q, FQDIR_INVALID)
+    if not more:
+        fq[q, FQ_FLAGS] |= FQ_LAST_IN
+    if not more or end > length:
+        fq[q, FQ_LEN] = end
+    if end == offset:
+        note(trace, T_FRAG_LENGTH, end, end, 0)
+        return _discard(s, trace, q, FQDIR_INVALID)
+    place, side, run = find_place(s, q, offset, end)
+    note(trace, T_FRAG_PLACE, place)
+    if place == DUPLICATE:
+        s.fqdir[FQDIR_IPV6, FQDIR_DUPLICATES] += 1
+        return drop(s, trace, R_DUP_FRAG)
+    if place == OVERLAP:
+        return _discard(s, trace, q, FQDIR_OVERLAPS)
+    f = keep_fragment(s, data, q, header, offset, end, side, run)
+    fq[q, FQ_ECN] |= 1 << (skb[SKB_TOS] & 3)
+    if not is_complete(s, q):
+        return hold(s, trace)
+    return _ip6_frag_reasm(s, trace, q, f)
+
+
+@kernel
+def _fail(s, trace, q, f, statistic):
+    """The datagram is complete but can not be: it is consumed with all its fragments."""
+    count(s, M_Ip6ReasmFails)
+    s.fqdir[FQDIR_IPV6, statistic] += 1
+    destroy_queue(s, q, CONSUMED, R_NONE, f)
+    return consume(s, trace, R_NONE)
+
+
+@kernel
+def _ip6_frag_reasm(s, trace, q, f):
+    """Put the datagram together; REASSEMBLED with it in hand, or DONE.
+
+    Its headers are those before the fragment header of the first fragment.
+    """
+    skb, fq, frag, datagram = s.skb, s.fq, s.frag, s.datagram
+    kill_queue(s, q)
+    ecn = combined_ecn(fq[q, FQ_ECN])
+    if ecn < 0:
+        note(trace, T_FRAG_ECN, fq[q, FQ_ECN])
+        return _fail(s, trace, q, f, FQDIR_ECN)
+    first, length = fq[q, FQ_FIRST], fq[q, FQ_LEN]
+    header = frag[first, FRAG_HEADER] - FRAGMENT_HEADER
+    if header - HEADER + length > LARGEST:
+        note(trace, T_FRAG_OVERSIZE, header - HEADER + length, LARGEST)
+        return _fail(s, trace, q, f, FQDIR_OVERSIZE)
+    copy_header(s, first, header + FRAGMENT_HEADER)
+    protocol, next_header_at = load8(datagram, header), frag[first, FRAG_NEXTHDR_AT]
+    there = copy_payload(s, q, header)
+    store8(datagram, next_header_at, protocol)
+    store16be(datagram, PAYLOAD_LENGTH, header - HEADER + length)
+    store8(datagram, 1, load8(datagram, 1) | ecn << 4)
+    skb[SKB_IP] = 0
+    skb[SKB_LEN] = header + length
+    skb[SKB_AVAIL] = header + there
+    skb[SKB_TOS] = load16be(datagram, 0) >> 4 & 0xFF
+    skb[SKB_PROTOCOL] = protocol
+    skb[SKB_NEXTHDR_AT] = next_header_at
+    skb[SKB_TRANSPORT] = header
+    skb[SKB_MARK] = frag[first, FRAG_MARK]
+    skb[SKB_PKT_TYPE] = frag[first, FRAG_PKT_TYPE]
+    count(s, M_Ip6ReasmOKs)
+    s.fqdir[FQDIR_IPV6, FQDIR_DATAGRAMS] += 1
+    s.fqdir[FQDIR_IPV6, FQDIR_JOINED] += fq[q, FQ_FRAGMENTS]
+    note(trace, T_FRAG_JOINED, fq[q, FQ_FRAGMENTS], header + length, there == length)
+    destroy_queue(s, q, CONSUMED, R_NONE, f)
+    return REASSEMBLED
+
+
+@cold
+def _answer(h, s, data, trace):
+    """Tell the sender that its datagram did not arrive in time."""
+    icmp6_send(h, s, data, trace, ICMP6_TIME_EXCEEDED, REASSEMBLY_TIME, 0)
+
+
+@kernel
+def _take_up_first(s, q):
+    """Make the first fragment, as it came, the packet in hand."""
+    skb, frag, buf = s.skb, s.frag, s.datagram
+    f = s.fq[q, FQ_FIRST]
+    header = frag[f, FRAG_HEADER]
+    copy_header(s, f, header + frag[f, FRAG_STORED])
+    for field in range(SKB_COLUMNS):
+        skb[field] = 0 if field < SKB_FIRST_NONE else NONE
+    skb[SKB_FRAME] = frag[f, FRAG_FRAME]
+    skb[SKB_TIME_NS] = s.misc[MISC_NOW_NS]
+    skb[SKB_DEVICE] = s.fq[q, FQ_DEVICE]
+    skb[SKB_MARK] = frag[f, FRAG_MARK]
+    skb[SKB_PKT_TYPE] = frag[f, FRAG_PKT_TYPE]
+    skb[SKB_FAMILY] = 6
+    skb[SKB_LEN] = header + frag[f, FRAG_END]
+    skb[SKB_AVAIL] = header + frag[f, FRAG_STORED]
+    skb[SKB_TOS] = load16be(buf, 0) >> 4 & 0xFF
+    skb[SKB_PROTOCOL] = load8(buf, header - FRAGMENT_HEADER)
+    skb[SKB_SRC_HI], skb[SKB_SRC_LO] = load64be(buf, SOURCE), load64be(buf, SOURCE + 8)
+    skb[SKB_DST_HI], skb[SKB_DST_LO] = load64be(buf, DESTINATION), load64be(buf, DESTINATION + 8)
+    skb[SKB_TRANSPORT] = header
+
+
+@cold
+def ip6_expire(h, s, trace, q):
+    """The time of a queue is up."""
+    kill_queue(s, q)
+    count(s, M_Ip6ReasmFails)
+    count(s, M_Ip6ReasmTimeout)
+    s.fqdir[FQDIR_IPV6, FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
+    if s.fq[q, FQ_FLAGS] & FQ_FIRST_IN:
+        _take_up_first(s, q)
+        _answer(h, s, as_arena(s.datagram), trace)
+    destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)

@@ -1,0 +1,145 @@
+"""Queues: one datagram under reassembly each, found by a keyed hash, counted against a limit.
+
+Mirrors inet_frag_find, inet_frag_kill, inet_frag_destroy.  A queue leaves the hash and the wheel
+when it is killed; its fragments and its row go when it is destroyed.
+"""
+
+from __future__ import annotations
+
+from ippath.frag.hash import key_hash
+from ippath.frag.runs import take_leaf
+from ippath.frag.store import free_fragment, free_queue, new_queue
+from ippath.frag.wheel import start_timer, stop_timer
+from ippath.jit import hot, kernel
+from ippath.reasons import DROPPED, HELD
+from ippath.tables import (
+    DEVSTAT_RX_DROPPED, FM_FIRST_KEY, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_KEY, FQ_FLAGS,
+    FQ_FRAGMENTS, FQ_HASH, FQ_LAST_RUN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT, FQ_NEXT,
+    FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FQDIR_HIGH, FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUE_CHARGE,
+    FQDIR_QUEUES, FQDIR_TIMEOUT_NS, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT, KEY_WORDS, NONE,
+)  # fmt: skip
+
+
+@hot
+def _same_key(s, q):
+    for k in range(KEY_WORDS):
+        if s.fq[q, FQ_FIRST_KEY + k] != s.frag_misc[FM_FIRST_KEY + k]:
+            return False
+    return True
+
+
+@kernel
+def charge(s, directory, by):
+    """Add to the memory in use."""
+    used = s.fqdir[directory, FQDIR_MEM] + by
+    s.fqdir[directory, FQDIR_MEM] = used
+    s.fqdir[directory, FQDIR_PEAK] = max(s.fqdir[directory, FQDIR_PEAK], used)
+
+
+@kernel
+def _create(s, directory, key, bucket, now):
+    fq, q = s.fq, new_queue(s)
+    fq[q, FQ_DIR] = directory
+    fq[q, FQ_HASH] = key
+    fq[q, FQ_NEXT] = s.fq_bucket[bucket]
+    s.fq_bucket[bucket] = q
+    for k in range(KEY_WORDS):
+        fq[q, FQ_FIRST_KEY + k] = s.frag_misc[FM_FIRST_KEY + k]
+    fq[q, FQ_SEEN] = 0
+    fq[q, FQ_PEER] = NONE
+    empty_queue(s, q)
+    fq[q, FQ_MAX_SIZE] = 0
+    fq[q, FQ_MAX_DF_SIZE] = 0
+    start_timer(s, q, now + s.fqdir[directory, FQDIR_TIMEOUT_NS])
+    charge(s, directory, s.fqdir[directory, FQDIR_QUEUE_CHARGE])
+    s.fqdir[directory, FQDIR_QUEUES] += 1
+    return q
+
+
+@kernel
+def empty_queue(s, q):
+    """Forget what was known of the datagram."""
+    fq = s.fq
+    fq[q, FQ_FLAGS] = 0
+    fq[q, FQ_LEN] = 0
+    fq[q, FQ_MEAT] = 0
+    fq[q, FQ_FRAGMENTS] = 0
+    fq[q, FQ_ECN] = 0
+    fq[q, FQ_DEVICE] = NONE
+    fq[q, FQ_ROOT] = fq[q, FQ_TAIL] = fq[q, FQ_LAST_RUN] = fq[q, FQ_FIRST] = NONE
+
+
+@hot
+def is_over_limit(s, directory):
+    """Is memory used up?  Asked before the queue is looked for, as since 4.18 (`inet_frag_find`)."""
+    high = s.fqdir[directory, FQDIR_HIGH]
+    return high == 0 or s.fqdir[directory, FQDIR_MEM] > high
+
+
+@kernel
+def find_queue(s, directory, wide, now):
+    """The queue with the key in FM_*, made if there is none; NONE if memory is used up."""
+    if is_over_limit(s, directory):
+        return NONE
+    key = key_hash(s.frag_misc, wide)
+    bucket = key & (s.fq_bucket.shape[0] - 1)
+    q = s.fq_bucket[bucket]
+    while q != NONE:
+        if s.fq[q, FQ_HASH] == key and s.fq[q, FQ_DIR] == directory and _same_key(s, q):
+            return q
+        q = s.fq[q, FQ_NEXT]
+    return _create(s, directory, key, bucket, now)
+
+
+@kernel
+def kill_queue(s, q):
+    """Take the queue out of hash and wheel: the next fragment of the datagram makes a new one."""
+    fq = s.fq
+    bucket = fq[q, FQ_HASH] & (s.fq_bucket.shape[0] - 1)
+    at = s.fq_bucket[bucket]
+    if at == q:
+        s.fq_bucket[bucket] = fq[q, FQ_NEXT]
+    else:
+        while fq[at, FQ_NEXT] != q:
+            at = fq[at, FQ_NEXT]
+        fq[at, FQ_NEXT] = fq[q, FQ_NEXT]
+    stop_timer(s, q)
+
+
+@kernel
+def _settle(s, f, verdict, reason):
+    """A fragment that was held has its last verdict."""
+    s.verdicts[HELD] -= 1
+    s.verdicts[verdict] += 1
+    if verdict == DROPPED:
+        s.reasons[reason] += 1
+        if s.frag[f, FRAG_DEVICE] >= 0:
+            s.devstat[s.frag[f, FRAG_DEVICE], DEVSTAT_RX_DROPPED] += 1
+
+
+@kernel
+def release_fragments(s, q, verdict, reason, in_hand=NONE):
+    """Let go of all fragments of the queue, each with this verdict but the one in hand."""
+    freed = 0
+    while True:
+        f = take_leaf(s, q)
+        if f == NONE:
+            break
+        while f != NONE:
+            following = s.frag[f, FRAG_NEXT]
+            freed += s.frag[f, FRAG_CHARGE]
+            if f != in_hand:
+                _settle(s, f, verdict, reason)
+            free_fragment(s, f)
+            f = following
+    s.fqdir[s.fq[q, FQ_DIR], FQDIR_MEM] -= freed
+
+
+@kernel
+def destroy_queue(s, q, verdict, reason, in_hand=NONE):
+    """Let go of a killed queue and of what it holds."""
+    directory = s.fq[q, FQ_DIR]
+    release_fragments(s, q, verdict, reason, in_hand)
+    s.fqdir[directory, FQDIR_MEM] -= s.fqdir[directory, FQDIR_QUEUE_CHARGE]
+    s.fqdir[directory, FQDIR_QUEUES] -= 1
+    free_queue(s, q)
