@@ -11,7 +11,7 @@ from tests.kernel.packets import (
     Upper, address, data, destination_options, echo6, eth, fragment_header, hop_by_hop, icmp6, ip6,
     routing, tcp, udp,
 )  # fmt: skip
-from tests.kernel.scenarios import Burst, Inject, Run, Step, Wait, ethernet, router, scenario
+from tests.kernel.scenarios import Inject, Run, Step, Wait, ethernet, router, scenario
 from tests.kernel.scenarios_frag4 import Piece, sized
 
 A, B = "2001:db8:0::", "2001:db8:1::"
@@ -358,7 +358,11 @@ scenario(
     "v6 fragments: time exceeded, rate limit",
     "frag6",
     router(_SHORT),
-    Burst("r0", {f"{k}": piece(sized(1000), 0, 80, 1, ident=k) for k in range(10)}),
+    *(  # apart, so that they run out in order
+        step
+        for k in range(10)
+        for step in ({f"{k}": piece(sized(1000), 0, 80, 1, ident=k)}, Wait(0.05))
+    ),
     _EXPIRE,
 )
 scenario(

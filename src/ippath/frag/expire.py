@@ -17,7 +17,7 @@ def expire_due(h, s, trace, now):
         q = first_due(s, now)
         if q == NONE:
             break
-        s.misc[MISC_NOW_NS] = max(s.misc[MISC_NOW_NS], s.fq[q, FQ_DEADLINE_NS])
+        s.misc[MISC_NOW_NS] = s.fq[q, FQ_DEADLINE_NS]
         if s.fq[q, FQ_DIR] == FQDIR_IPV4:
             ip_expire(h, s, trace, q)
         else:

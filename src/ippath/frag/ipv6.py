@@ -122,11 +122,12 @@ def _discard(s, trace, q, statistic):
 
 
 @cold
-def _refuse(h, s, data, trace, q, pointer):
-    """As `_discard`, and tell the sender which field is wrong."""
+def _refuse(h, s, data, trace, pointer):
+    """Tell the sender which field is wrong; the queue stays as it is, and be it new and empty."""
+    s.fqdir[FQDIR_IPV6, FQDIR_INVALID] += 1
     count(s, M_Ip6InHdrErrors)
     icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, HEADER_FIELD, pointer)
-    return _discard(s, trace, q, FQDIR_INVALID)
+    return drop(s, trace, R_NOT_SPECIFIED)
 
 
 @kernel
@@ -143,11 +144,11 @@ def _ip6_frag_queue(h, s, data, trace, q):
          s.fqdir[FQDIR_IPV6, FQDIR_HIGH])  # fmt: skip
     if end > LARGEST:
         note(trace, T_FRAG_OVERSIZE, end, LARGEST)
-        return _refuse(h, s, data, trace, q, at + 2 - ip)
+        return _refuse(h, s, data, trace, at + 2 - ip)
     length, last_known = fq[q, FQ_LEN], fq[q, FQ_FLAGS] & FQ_LAST_IN
     if more and end & 7:
         note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
-        return _refuse(h, s, data, trace, q, PAYLOAD_LENGTH)
+        return _refuse(h, s, data, trace, PAYLOAD_LENGTH)
     if contradicts(more, end, length, last_known):
         note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
         return _discard(s, trace, q, FQDIR_INVALID)
