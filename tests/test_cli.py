@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *
 
 KEYS = {
     "packets", "bytes", "verdicts", "reasons", "reasons_by_verdict", "drop_destinations", "counters",
-    "hint", "switches", "devices", "sockets", "unchecked", "first_time_ns", "last_time_ns",
+    "hint", "switches", "devices", "sockets", "reassembly", "unchecked", "first_time_ns", "last_time_ns",
     "capture_seconds", "seconds", "packets_per_second", "compiled", "captures", "endings", "host",
     "files", "interrupted",
 }  # fmt: skip
@@ -212,12 +212,14 @@ def test_the_demo_shows_what_it_promises(capsys: pytest.CaptureFixture[str]) -> 
     assert summary["counters"]["TcpExtIPReversePathFilter"] == reasons["IP_RPFILTER"]
     expected = {
         "IP_CSUM": 3, "UDP_CSUM": 3, "NO_SOCKET": 9, "OTHERHOST": 8, "PKT_TOO_BIG": 4, "IP_INHDR": 6,
-        "IP_LOCALNET": 1, "IP_LOCAL_SOURCE": 1, "IP_INVALID_SOURCE": 1, "FRAGMENT": 8,
+        "IP_LOCALNET": 1, "IP_LOCAL_SOURCE": 1, "IP_INVALID_SOURCE": 1,
     }  # fmt: skip
+    four = summary["reassembly"]["ipv4"]
+    assert (four["fragments"], four["reassembled"], four["datagrams"]) == (8, 8, 4)
     assert {name: reasons.get(name) for name in expected} == expected
     sockets = {s["socket"]: s["received"] for s in summary["sockets"]}
     assert sockets == {
-        "udp 0.0.0.0:53": 104, "udp [::]:53": 29, "udp 0.0.0.0:123": 20, "udp 0.0.0.0:67 dev eth2": 5,
+        "udp 0.0.0.0:53": 108, "udp [::]:53": 29, "udp 0.0.0.0:123": 20, "udp 0.0.0.0:67 dev eth2": 5,
     }  # fmt: skip
     top = summary["drop_destinations"]["IP_RPFILTER"]
     assert {"destination": "203.0.113.2", "packets": 16} in top

@@ -431,6 +431,7 @@ class Words:
             "neigh": lambda v: NEIGHBOURS[v[0]],
             "icmpfate": lambda v: ICMP_FATES[v[0]],
             "more": lambda v: "more follow" if v[0] else "the last",
+            "total": lambda v: str(v[0]) if v[0] >= 0 else "a number not known yet",
             "final": lambda v: "which is final" if v[0] else "so far",
             "place": lambda v: PLACES[v[0]],
             "whole": lambda v: "all of it" if v[0] else "not all of it",

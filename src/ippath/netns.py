@@ -16,7 +16,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
-from ippath.frag.arena import grown, new_arena, set_limits
+from ippath.frag.arena import grown, new_arena, set_limits, statistics
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
@@ -61,6 +61,7 @@ class Totals:
     counters: dict[str, int]
     hint: dict[str, int]
     devices: list[dict[str, Any]]
+    reassembly: dict[str, dict[str, int]]  # by family, see ippath.frag.arena.STATISTICS
 
 
 class Netns:
@@ -585,6 +586,10 @@ class Netns:
                 }
                 for device, row in zip(self.host.devices, state.devstat)
             ],
+            reassembly={
+                "ipv4": statistics(state.fqdir[T.FQDIR_IPV4]),
+                "ipv6": statistics(state.fqdir[T.FQDIR_IPV6]),
+            },
         )
 
     def socket_counts(self) -> list[dict[str, int]]:

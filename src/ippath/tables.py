@@ -234,12 +234,12 @@ WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
     FM_QUEUE_FREE, FM_QUEUE_TOP, FM_QUEUE_USED, FM_FRAG_FREE, FM_FRAG_TOP, FM_FRAG_USED,
     FM_BLOCK_FREE, FM_BLOCK_TOP, FM_BLOCK_USED,
     FM_SHORT,  # the arrays have to grow before the next fragment
-    FM_DUE_NS, FM_TICK,  # when the next queue can expire; the wheel's hand
+    FM_DUE_NS,  # no queue expires before
     FM_SEED_LOW, FM_SEED_HIGH, FM_RANDOM,
     # the key of the queue looked for
     FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
     FM_COLUMNS,
-) = range(22)  # fmt: skip
+) = range(21)  # fmt: skip
 FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
 DATAGRAM_BYTES = 1 << 17
 

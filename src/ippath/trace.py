@@ -141,6 +141,7 @@ T_FRAG_REFUSED6 = _step("reassembly", "local_deliver", "inet_frag_find", "{0} by
 T_FRAG_TOO_FAR = _step("distance", "local_deliver", "ip_frag_too_far", "{0} fragments of other datagrams came from the source since the last of this one, fewer than {1} are allowed: it begins anew", "net.ipv4.ipfrag_max_dist")
 T_FRAG_LENGTH = _step("length", "local_deliver", "ip_frag_queue", "the fragment ends at byte {0}; known of the datagram: {1} bytes, {2:final}")
 T_FRAG_PLACE = _step("place", "local_deliver", "inet_frag_queue_insert", "{0:place}")
+T_FRAG_HELD = _step("waiting", "local_deliver", "ip_frag_queue", "{0} bytes of {1:total} are there: it waits for the others, {2} ms at most")
 T_FRAG_TRUNCATED = _step("first fragment", "local_deliver", "ipv6frag_thdr_truncated", "the first fragment ends inside the upper-layer header")
 T_FRAG_ECN = _step("ecn", "local_deliver", "ip_frag_reasm", "complete, but some fragments are ECN-capable and some are not (set {0:hex}): discarded")
 T_FRAG_OVERSIZE = _step("length", "local_deliver", "ip_frag_reasm", "{0} bytes, the most is {1}")

@@ -17,6 +17,22 @@ from ippath.frag.wheel import NEVER
 QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 12, 1 << 12  # to begin with
 # bytes of struct frag_queue (ipq: struct ipq) on x86-64
 QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184}
+# what a directory counts, in the order in which people read it: fragments, unless said otherwise
+STATISTICS = {
+    "fragments": T.FQDIR_FRAGMENTS,
+    "datagrams": T.FQDIR_DATAGRAMS,  # put together
+    "reassembled": T.FQDIR_JOINED,  # fragments that became datagrams
+    "duplicates": T.FQDIR_DUPLICATES,
+    "overlaps": T.FQDIR_OVERLAPS,
+    "invalid": T.FQDIR_INVALID,
+    "too_far": T.FQDIR_TOO_FAR,
+    "refused": T.FQDIR_REFUSED,  # over the memory limit
+    "expired": T.FQDIR_EXPIRED,
+    "ecn": T.FQDIR_ECN,  # datagrams whose fragments disagree
+    "oversize": T.FQDIR_OVERSIZE,  # datagrams
+    "memory": T.FQDIR_MEM,  # bytes charged now
+    "memory_peak": T.FQDIR_PEAK,
+}
 _SEED_STEP = 0x9E3779B97F4A7C15
 
 
@@ -51,6 +67,11 @@ def set_limits(
     fqdir[directory, T.FQDIR_HIGH] = high
     fqdir[directory, T.FQDIR_TIMEOUT_NS] = timeout_ns
     fqdir[directory, T.FQDIR_MAX_DIST] = max_dist
+
+
+def statistics(directory: np.ndarray) -> dict[str, int]:
+    """What a row of `State.fqdir` has counted, by the names of STATISTICS."""
+    return {name: int(directory[column]) for name, column in STATISTICS.items()}
 
 
 def grown(state: Any) -> dict[str, np.ndarray]:

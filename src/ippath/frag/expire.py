@@ -6,7 +6,7 @@ from ippath.frag.ipv4 import ip_expire
 from ippath.frag.ipv6 import ip6_expire
 from ippath.frag.wheel import first_due
 from ippath.jit import cold
-from ippath.tables import FQ_DEADLINE_NS, FQ_DIR, FQDIR_IPV4, MISC_NOW_NS, NONE
+from ippath.tables import FQDIR_IPV4, FQ_DEADLINE_NS, FQ_DIR, MISC_NOW_NS, NONE
 
 
 @cold

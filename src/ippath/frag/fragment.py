@@ -13,15 +13,16 @@ from ippath.jit import hot, kernel
 from ippath.reasons import CONSUMED, HELD, R_NONE
 from ippath.rx.packet import DONE
 from ippath.tables import (
-    FQ_DEVICE, FQ_DIR, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN,
-    FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE, FRAG_END, FRAG_FRAME, FRAG_HEADER,
-    FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_PKT_TYPE, FRAG_STORED, SKB_AVAIL, SKB_DEVICE,
-    SKB_FRAME, SKB_IP, SKB_LINK, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_REASON, SKB_VERDICT,
-    SKB_WIRE_END,
+    FQ_DEADLINE_NS, FQ_DEVICE, FQ_DIR, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
+    FQ_LEN, FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE, FRAG_END, FRAG_FRAME,
+    FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS,
+    NONE, SKB_AVAIL, SKB_DEVICE, SKB_FRAME, SKB_IP, SKB_LINK, SKB_MARK, SKB_NEXTHDR_AT,
+    SKB_PKT_TYPE, SKB_REASON, SKB_VERDICT, SKB_WIRE_END,
 )  # fmt: skip
-from ippath.trace import T_VERDICT, note
+from ippath.trace import T_FRAG_HELD, T_VERDICT, note
 
 COMPLETE = FQ_FIRST_IN | FQ_LAST_IN
+MILLISECOND = 1_000_000
 
 
 @hot
@@ -73,8 +74,12 @@ def is_complete(s, q):
 
 
 @kernel
-def hold(s, trace):
+def hold(s, trace, q):
     """The packet in hand waits for others; always DONE."""
+    fq = s.fq
+    known = fq[q, FQ_LEN] if fq[q, FQ_FLAGS] & FQ_LAST_IN else NONE
+    left = fq[q, FQ_DEADLINE_NS] - s.misc[MISC_NOW_NS]
+    note(trace, T_FRAG_HELD, fq[q, FQ_MEAT], known, left // MILLISECOND)
     s.skb[SKB_VERDICT] = HELD
     s.skb[SKB_REASON] = R_NONE
     note(trace, T_VERDICT, HELD, R_NONE)

@@ -16,9 +16,7 @@ from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, OVERLAP, find_place
 from ippath.handles import as_arena
 from ippath.jit import cold, kernel
-from ippath.mib import (
-    M_Ip6InHdrErrors, M_Ip6ReasmFails, M_Ip6ReasmOKs, M_Ip6ReasmTimeout,
-)  # fmt: skip
+from ippath.mib import M_Ip6InHdrErrors, M_Ip6ReasmFails, M_Ip6ReasmOKs, M_Ip6ReasmTimeout
 from ippath.reasons import (
     CONSUMED, DROPPED, R_DUP_FRAG, R_FRAG_REASM_TIMEOUT, R_NONE, R_NOT_SPECIFIED,
 )  # fmt: skip
@@ -26,18 +24,18 @@ from ippath.rx.dissect6 import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (
-    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_SRC_HI, FM_SRC_LO, FM_USER, FQ_DEVICE, FQ_ECN,
-    FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MEAT, FQDIR_DATAGRAMS,
+    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS,
     FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH, FQDIR_INVALID,
-    FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_REFUSED, FRAG_END,
+    FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_REFUSED, FQ_DEVICE,
+    FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MEAT, FRAG_END,
     FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS,
     NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_FIRST_NONE,
-    SKB_FRAME, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_PROTOCOL,
-    SKB_SRC_HI, SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
+    SKB_FRAME, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_HI,
+    SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import (
-    T_FRAG_ECN, T_FRAG_JOINED, T_FRAG_LENGTH, T_FRAG_OVERSIZE, T_FRAG_PLACE, T_FRAG_QUEUE6,
-    T_FRAG_REFUSED6, T_FRAG_TRUNCATED, T_FRAGMENT, note,
+    T_FRAGMENT, T_FRAG_ECN, T_FRAG_JOINED, T_FRAG_LENGTH, T_FRAG_OVERSIZE, T_FRAG_PLACE,
+    T_FRAG_QUEUE6, T_FRAG_REFUSED6, T_FRAG_TRUNCATED, note,
 )  # fmt: skip
 from ippath.wire.icmp import (
     HEADER_FIELD, ICMP6_PARAMETER_PROBLEM, ICMP6_TIME_EXCEEDED, INCOMPLETE_HEADERS, REASSEMBLY_TIME,
@@ -169,7 +167,7 @@ def _ip6_frag_queue(h, s, data, trace, q):
     f = keep_fragment(s, data, q, header, offset, end, side, run)
     fq[q, FQ_ECN] |= 1 << (skb[SKB_TOS] & 3)
     if not is_complete(s, q):
-        return hold(s, trace)
+        return hold(s, trace, q)
     return _ip6_frag_reasm(s, trace, q, f)
 
 

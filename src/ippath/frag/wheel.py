@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ippath.jit import cold, kernel
 from ippath.tables import (
-    FM_DUE_NS, FM_TICK, FQ_DEADLINE_NS, FQ_EARLIER, FQ_LATER, NONE, WHEEL_FIRST, WHEEL_LAST,
-    WHEEL_SLOTS, WHEEL_TICK_BITS,
+    FM_DUE_NS, FQ_DEADLINE_NS, FQ_EARLIER, FQ_LATER, NONE, WHEEL_FIRST, WHEEL_LAST, WHEEL_SLOTS,
+    WHEEL_TICK_BITS,
 )  # fmt: skip
 
 NEVER = (1 << 63) - 1
@@ -52,38 +52,33 @@ def stop_timer(s, q):
 
 
 @cold
-def next_look(s, tick):
-    """When a queue of this or a later tick can expire: exact, or the end of a slot."""
+def _earliest(s, tick):
+    """The first deadline on the wheel; none lies before `tick`."""
+    fq, earliest = s.fq, NEVER
     for ahead in range(WHEEL_SLOTS):
         q = s.fq_wheel[(tick + ahead) & (WHEEL_SLOTS - 1), WHEEL_FIRST]
-        if q == NONE:
-            continue
-        end = (tick + ahead + 1) << WHEEL_TICK_BITS
-        earliest = end
-        while q != NONE:  # some may belong to a later turn of the wheel
-            earliest = min(earliest, s.fq[q, FQ_DEADLINE_NS])
-            q = s.fq[q, FQ_LATER]
-        return earliest
-    return NEVER
+        this_turn = False
+        while q != NONE:
+            deadline = fq[q, FQ_DEADLINE_NS]
+            this_turn = this_turn or deadline >> WHEEL_TICK_BITS == tick + ahead
+            earliest = min(earliest, deadline)
+            q = fq[q, FQ_LATER]
+        if this_turn:  # others may belong to a later turn of the wheel
+            break
+    return earliest
 
 
 @cold
 def first_due(s, now):
     """The next queue to expire at `now`, still on the wheel, or NONE once all have been taken."""
     fm, fq = s.frag_misc, s.fq
-    if fm[FM_DUE_NS] > now:
-        return NONE
-    last = now >> WHEEL_TICK_BITS
-    tick = fm[FM_TICK]
-    end = min(last, tick + WHEEL_SLOTS - 1)
-    while tick <= end:
+    while fm[FM_DUE_NS] <= now:
+        tick = fm[FM_DUE_NS] >> WHEEL_TICK_BITS
         q = s.fq_wheel[tick & (WHEEL_SLOTS - 1), WHEEL_FIRST]
         while q != NONE:
-            if fq[q, FQ_DEADLINE_NS] <= now:
-                fm[FM_TICK] = tick
+            deadline = fq[q, FQ_DEADLINE_NS]
+            if deadline <= now and deadline >> WHEEL_TICK_BITS == tick:
                 return q
             q = fq[q, FQ_LATER]
-        tick += 1
-    fm[FM_TICK] = last
-    fm[FM_DUE_NS] = next_look(s, last)
+        fm[FM_DUE_NS] = _earliest(s, tick)
     return NONE

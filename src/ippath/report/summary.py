@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MEANINGS = {r.name: r.meaning for r in REASONS}
 TOP_DESTINATIONS = 5
+LATER = ("FRAG_REASM_TIMEOUT", "FRAG_TOO_FAR")  # why packets are dropped that were held
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Summary:
     hint: dict[str, int]
     devices: list[dict[str, Any]]
     sockets: list[dict[str, Any]]
+    reassembly: dict[str, dict[str, int]]
     switches: dict[str, str]
     unchecked: int
     first_time_ns: int | None
@@ -65,6 +67,7 @@ class Summary:
             "switches": self.switches,
             "devices": self.devices,
             "sockets": self.sockets,
+            "reassembly": self.reassembly,
             "unchecked": self.unchecked,
             "first_time_ns": self.first_time_ns,
             "last_time_ns": self.last_time_ns,
@@ -92,6 +95,9 @@ def summarise(netns: Netns, watch: Watch, seconds: float, compiled: bool) -> Sum
         found = {REASON_NAMES[k]: int(row[k]) for k in range(1, len(row)) if row[k]}
         if found:
             by_verdict[verdict] = dict(sorted(found.items(), key=lambda pair: -pair[1]))
+    for name in LATER:  # of packets whose rows say `held`
+        if totals.reasons.get(name):
+            by_verdict.setdefault("dropped", {})[name] = totals.reasons[name]
     reasons = dict(sorted(totals.reasons.items(), key=lambda pair: -pair[1]))
     destinations = {
         name: top
@@ -114,6 +120,7 @@ def summarise(netns: Netns, watch: Watch, seconds: float, compiled: bool) -> Sum
         hint=totals.hint,
         devices=[_with_rates(device, span) for device in totals.devices],
         sockets=sockets,
+        reassembly=totals.reassembly,
         switches=dict(netns.switches),
         unchecked=watch.unchecked,
         first_time_ns=watch.first_time_ns,

@@ -35,6 +35,7 @@ def summary_text(summary: Summary, paper: Paper) -> str:
         _reasons(summary, paper, verdict, heading, tone)
     _devices(summary, paper)
     _sockets(summary, paper)
+    _reassembly(summary, paper)
     _counters(summary, paper)
     _notes(summary, paper)
     return paper.text()
@@ -182,6 +183,18 @@ def _sockets(summary: Summary, paper: Paper) -> None:
         ]
         _table(paper, ["", "received", "dropped", "queued"], rows, ["bold", "green", "red", ""])
         _more(paper, len(busy))
+
+
+def _reassembly(summary: Summary, paper: Paper) -> None:
+    names = ("fragments", "datagrams", "duplicates", "overlaps", "invalid", "expired", "refused")
+    rows = [
+        [family.replace("ipv", "IPv"), *(count_text(counts[name]) for name in names)]
+        for family, counts in summary.reassembly.items()
+        if counts["fragments"]
+    ]
+    if rows:
+        paper.heading("reassembly")
+        _table(paper, ["", *names], rows, ["bold", "", "green", "", "red", "red", "red", "red"])
 
 
 def _more(paper: Paper, count: int) -> None:
