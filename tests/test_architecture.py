@@ -26,7 +26,7 @@ WORLDS = {
     "fib.routes": CONTROL, "fib.sysctl": CONTROL,
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
-    "route_get": CONTROL, "route_why": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
+    "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "__main__": EDGES,
 }  # fmt: skip

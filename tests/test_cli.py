@@ -215,7 +215,7 @@ def test_the_demo_shows_what_it_promises(capsys: pytest.CaptureFixture[str]) -> 
         "IP_LOCALNET": 1, "IP_LOCAL_SOURCE": 1, "IP_INVALID_SOURCE": 1,
     }  # fmt: skip
     four = summary["reassembly"]["ipv4"]
-    assert (four["fragments"], four["reassembled"], four["datagrams"]) == (8, 8, 4)
+    assert (four["fragments"], four["joined"], four["reassembled"]) == (8, 8, 4)
     assert {name: reasons.get(name) for name in expected} == expected
     sockets = {s["socket"]: s["received"] for s in summary["sockets"]}
     assert sockets == {

@@ -65,7 +65,9 @@ def test_third_party_imports_are_declared() -> None:
 def test_public_names() -> None:
     import ippath
 
-    assert set(ippath.__all__) == {"Host", "Netns", "PacketBatch", "Verdicts", "__version__"}
+    assert set(ippath.__all__) == {
+        "Defragmenter", "Host", "Netns", "PacketBatch", "Verdicts", "__version__",
+    }  # fmt: skip
     assert all(getattr(ippath, name) is not None for name in ippath.__all__)
     assert set(ippath.__all__) <= set(dir(ippath))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -420,4 +420,4 @@ def test_only_what_is_held_already_may_come_again(
     summary = replayed_pieces(capsys, tmp_path, pieces)
     four = summary["reassembly"]["ipv4"]
     assert (four["duplicates"], four["overlaps"]) == ((1, 0) if duplicate else (0, 1))
-    assert four["datagrams"] == int(duplicate)
+    assert four["reassembled"] == int(duplicate)

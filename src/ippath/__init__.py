@@ -16,13 +16,15 @@ from ippath._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ippath.batch import PacketBatch
+    from ippath.defrag import Defragmenter
     from ippath.model import Host
     from ippath.netns import Netns
     from ippath.verdicts import Verdicts
 
-__all__ = ["Host", "Netns", "PacketBatch", "Verdicts", "__version__"]
+__all__ = ["Defragmenter", "Host", "Netns", "PacketBatch", "Verdicts", "__version__"]
 
 _HOMES = {
+    "Defragmenter": "ippath.defrag",
     "Host": "ippath.model",
     "Netns": "ippath.netns",
     "PacketBatch": "ippath.batch",

@@ -199,12 +199,19 @@ PEER_WAYS = 4
 FQDIR_IPV4, FQDIR_IPV6, FQDIRS = range(3)
 (
     FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
+    FQDIR_POLICY,  # POLICY_*: what becomes of overlaps
     FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
     # statistics: packets, then datagrams, then packets again, all since the start
     FQDIR_FRAGMENTS, FQDIR_DATAGRAMS, FQDIR_JOINED, FQDIR_DUPLICATES, FQDIR_OVERLAPS,
     FQDIR_INVALID, FQDIR_TOO_FAR, FQDIR_REFUSED, FQDIR_EXPIRED, FQDIR_ECN, FQDIR_OVERSIZE,
+    FQDIR_DISCARDED,
     FQDIR_COLUMNS,
-) = range(19)  # fmt: skip
+) = range(21)  # fmt: skip
+# Linux since 5.1; 4.18 and 4.19.0; before; others by the rules of ippath.frag.overlap
+(
+    POLICY_LINUX, POLICY_LINUX_418, POLICY_LINUX_OLD, POLICY_FIRST, POLICY_LAST, POLICY_BSD,
+    POLICY_WINDOWS, POLICY_SOLARIS,
+) = range(8)  # fmt: skip
 # a queue: the fragments of one datagram
 (
     FQ_DIR,  # NONE: the row is free
@@ -214,9 +221,10 @@ FQDIR_IPV4, FQDIR_IPV6, FQDIRS = range(3)
     FQ_PEER, FQ_SEEN,  # the source, and its count of fragments when this queue last had one
     FQ_DEADLINE_NS, FQ_LATER, FQ_EARLIER,  # the timer wheel
     FQ_ROOT, FQ_TAIL, FQ_LAST_RUN, FQ_FIRST,  # the runs, and the fragment with offset 0
+    FQ_WHOLE,  # fragments as they came, where the tree has pieces of them
     FQ_OPTIONS,  # it had IPv4 options; OPT_* of it follow
     FQ_OPT_0,
-) = range(28)  # fmt: skip
+) = range(29)  # fmt: skip
 FQ_COLUMNS = FQ_OPT_0 + 16  # OPT_COLUMNS
 FQ_FIRST_IN, FQ_LAST_IN = 1, 2  # FQ_FLAGS
 # a fragment; the first of a run carries the run in the tree
@@ -224,8 +232,10 @@ FQ_FIRST_IN, FQ_LAST_IN = 1, 2  # FQ_FLAGS
     FRAG_OFFSET, FRAG_END, FRAG_NEXT, FRAG_RUN_END, FRAG_LEFT, FRAG_RIGHT, FRAG_UP, FRAG_PRIORITY,
     FRAG_BLOCK, FRAG_HEADER, FRAG_STORED, FRAG_CHARGE, FRAG_FRAME, FRAG_DEVICE, FRAG_PKT_TYPE,
     FRAG_MARK, FRAG_NEXTHDR_AT,
+    FRAG_OWNER, FRAG_SKIP,  # whose bytes they are, and from where; a whole fragment owns itself
+    FRAG_LINK,  # bytes of the link-level header, where it is kept, too
     FRAG_COLUMNS,
-) = range(18)  # fmt: skip
+) = range(21)  # fmt: skip
 FRAG_BLOCK_BYTES = 512  # a fragment wastes less than the kernel charges it beside its bytes
 WHEEL_FIRST, WHEEL_LAST, WHEEL_COLUMNS = range(3)
 WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
@@ -235,13 +245,17 @@ WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
     FM_BLOCK_FREE, FM_BLOCK_TOP, FM_BLOCK_USED,
     FM_SHORT,  # the arrays have to grow before the next fragment
     FM_DUE_NS,  # no queue expires before
+    FM_JOINED,  # rows of `State.joined` in use
     FM_SEED_LOW, FM_SEED_HIGH, FM_RANDOM,
     # the key of the queue looked for
     FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
     FM_COLUMNS,
-) = range(21)  # fmt: skip
+) = range(22)  # fmt: skip
 FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
 DATAGRAM_BYTES = 1 << 17
+MOST_FRAGMENTS = (
+    1 << 14
+)  # of one datagram: it has 8,192 units of 8 bytes, each may be cut by others
 
 
 class State(NamedTuple):
@@ -264,6 +278,7 @@ class State(NamedTuple):
     frag_data: np.ndarray  # uint8[blocks * FRAG_BLOCK_BYTES]: their bytes
     frag_misc: np.ndarray  # [FM_COLUMNS]: free lists, the key of the queue looked for, the clock
     datagram: np.ndarray  # uint8[DATAGRAM_BYTES]: the datagram that was put together last
+    joined: np.ndarray  # [MOST_FRAGMENTS]: the frames that made it
     skb: np.ndarray  # the packet in hand, SKB_*
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys

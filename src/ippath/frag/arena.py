@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 
 from ippath import tables as T
-from ippath.frag.store import RESERVED_BLOCKS
+from ippath.frag.store import RESERVED_BLOCKS, RESERVED_ROWS
 from ippath.frag.wheel import NEVER
 
-QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 12, 1 << 12  # to begin with
+QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 14, 1 << 12  # to begin with
 # bytes of struct frag_queue (ipq: struct ipq) on x86-64
 QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184}
 # what a directory counts, in the order in which people read it: fragments, unless said otherwise
 STATISTICS = {
     "fragments": T.FQDIR_FRAGMENTS,
-    "datagrams": T.FQDIR_DATAGRAMS,  # put together
-    "reassembled": T.FQDIR_JOINED,  # fragments that became datagrams
+    "reassembled": T.FQDIR_DATAGRAMS,  # datagrams
+    "joined": T.FQDIR_JOINED,  # fragments that became datagrams
     "duplicates": T.FQDIR_DUPLICATES,
     "overlaps": T.FQDIR_OVERLAPS,
     "invalid": T.FQDIR_INVALID,
     "too_far": T.FQDIR_TOO_FAR,
     "refused": T.FQDIR_REFUSED,  # over the memory limit
     "expired": T.FQDIR_EXPIRED,
+    "discarded": T.FQDIR_DISCARDED,  # held, and let go with their datagram
     "ecn": T.FQDIR_ECN,  # datagrams whose fragments disagree
     "oversize": T.FQDIR_OVERSIZE,  # datagrams
     "memory": T.FQDIR_MEM,  # bytes charged now
@@ -57,6 +58,7 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         "frag_data": np.zeros(BLOCKS * T.FRAG_BLOCK_BYTES, np.uint8),
         "frag_misc": misc,
         "datagram": np.zeros(T.DATAGRAM_BYTES, np.uint8),
+        "joined": np.zeros(T.MOST_FRAGMENTS, np.int64),
     }
 
 
@@ -78,8 +80,8 @@ def grown(state: Any) -> dict[str, np.ndarray]:
     """Larger arrays with the same content, for those that are short."""
     misc = state.frag_misc
     larger: dict[str, np.ndarray] = {}
-    if misc[T.FM_FRAG_USED] >= len(state.frag):
-        larger["frag"] = _twice(state.frag)
+    while misc[T.FM_FRAG_USED] + RESERVED_ROWS > len(larger.get("frag", state.frag)):
+        larger["frag"] = _twice(larger.get("frag", state.frag))
     if misc[T.FM_BLOCK_USED] + RESERVED_BLOCKS > len(state.frag_link):
         larger["frag_link"], larger["frag_data"] = _twice(state.frag_link), _twice(state.frag_data)
     if misc[T.FM_QUEUE_USED] >= len(state.fq):

@@ -13,11 +13,12 @@ from ippath.jit import hot, kernel
 from ippath.reasons import CONSUMED, HELD, R_NONE
 from ippath.rx.packet import DONE
 from ippath.tables import (
-    FQ_DEADLINE_NS, FQ_DEVICE, FQ_DIR, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
-    FQ_LEN, FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE, FRAG_END, FRAG_FRAME,
-    FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS,
-    NONE, SKB_AVAIL, SKB_DEVICE, SKB_FRAME, SKB_IP, SKB_LINK, SKB_MARK, SKB_NEXTHDR_AT,
-    SKB_PKT_TYPE, SKB_REASON, SKB_VERDICT, SKB_WIRE_END,
+    FQDIR_DISCARDED, FQ_DEADLINE_NS, FQ_DEVICE, FQ_DIR, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS,
+    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE,
+    FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_OFFSET,
+    FRAG_OWNER, FRAG_PKT_TYPE, FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, NONE, SKB_AVAIL, SKB_DEVICE,
+    SKB_FRAME, SKB_IP, SKB_LINK, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_REASON, SKB_VERDICT,
+    SKB_WIRE_END,
 )  # fmt: skip
 from ippath.trace import T_FRAG_HELD, T_VERDICT, note
 
@@ -34,12 +35,12 @@ def contradicts(more, end, length, last_known):
 
 
 @kernel
-def keep_fragment(s, data, q, header, offset, end, side, run):
-    """Store bytes [offset, end) of the datagram, which follow `header` bytes; returns the row.
+def store_fragment(s, data, header, offset, end):
+    """Keep bytes [offset, end) of the datagram, which follow `header` bytes; returns the row.
 
     Of the fragment with offset 0 the headers are kept, too.
     """
-    skb, fq, frag = s.skb, s.fq, s.frag
+    skb, frag = s.skb, s.frag
     f = new_fragment(s)
     stored = max(0, min(end - offset, skb[SKB_AVAIL] - header))
     kept = header if offset == 0 else 0
@@ -54,15 +55,33 @@ def keep_fragment(s, data, q, header, offset, end, side, run):
     frag[f, FRAG_MARK] = skb[SKB_MARK]
     frag[f, FRAG_NEXTHDR_AT] = skb[SKB_NEXTHDR_AT]
     frag[f, FRAG_CHARGE] = truesize(skb[SKB_WIRE_END] - skb[SKB_LINK])
-    put_in_place(s, q, f, side, run)
+    frag[f, FRAG_OWNER] = f
+    frag[f, FRAG_SKIP] = 0
+    frag[f, FRAG_LINK] = 0
+    return f
+
+
+@kernel
+def count_fragment(s, q, f, header):
+    """Count a fragment that its queue has taken in."""
+    fq, frag = s.fq, s.frag
+    offset, end = frag[f, FRAG_OFFSET], frag[f, FRAG_END]
     charge(s, fq[q, FQ_DIR], frag[f, FRAG_CHARGE])
-    fq[q, FQ_DEVICE] = skb[SKB_DEVICE]
-    fq[q, FQ_MEAT] += end - offset
+    fq[q, FQ_DEVICE] = frag[f, FRAG_DEVICE]
     fq[q, FQ_FRAGMENTS] += 1
     fq[q, FQ_MAX_SIZE] = max(fq[q, FQ_MAX_SIZE], header + end - offset)
     if offset == 0:
         fq[q, FQ_FIRST] = f
         fq[q, FQ_FLAGS] |= FQ_FIRST_IN
+
+
+@kernel
+def keep_fragment(s, data, q, header, offset, end, side, run):
+    """Store the fragment in hand and put it where `find_place` said; returns the row."""
+    f = store_fragment(s, data, header, offset, end)
+    put_in_place(s, q, f, side, run)
+    s.fq[q, FQ_MEAT] += end - offset
+    count_fragment(s, q, f, header)
     return f
 
 
@@ -90,5 +109,6 @@ def hold(s, trace, q):
 @kernel
 def discard_queue(s, q):
     """Give the datagram up; what was held of it is consumed without a word."""
+    s.fqdir[s.fq[q, FQ_DIR], FQDIR_DISCARDED] += s.fq[q, FQ_FRAGMENTS]
     kill_queue(s, q)
     destroy_queue(s, q, CONSUMED, R_NONE)

@@ -25,13 +25,13 @@ from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (
     DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS,
-    FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH, FQDIR_INVALID,
-    FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_REFUSED, FQ_DEVICE,
-    FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MEAT, FRAG_END,
-    FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS,
-    NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_FIRST_NONE,
-    SKB_FRAME, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_HI,
-    SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
+    FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH,
+    FQDIR_INVALID, FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE,
+    FQDIR_REFUSED, FQ_DEVICE, FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
+    FQ_LEN, FQ_MEAT, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE,
+    FRAG_STORED, MISC_NOW_NS, NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
+    SKB_FAMILY, SKB_FIRST_NONE, SKB_FRAME, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE,
+    SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import (
     T_FRAGMENT, T_FRAG_ECN, T_FRAG_JOINED, T_FRAG_LENGTH, T_FRAG_OVERSIZE, T_FRAG_PLACE,
@@ -54,10 +54,9 @@ TCP_HEADER, UDP_HEADER, ICMP_HEADER = 20, 8, 8
 
 
 @kernel
-def upper_header_missing(s, data):
+def upper_header_missing(data, ip, length, available):
     """Is it a first fragment without its whole upper-layer header (`ipv6frag_thdr_truncated`)?"""
-    skb = s.skb
-    protocol, at, fragment = skip_extensions(data, skb[SKB_IP], skb[SKB_AVAIL])
+    protocol, at, fragment = skip_extensions(data, ip, available)
     if at < 0 or fragment & FRAGMENT_OFFSET:
         return False
     size = 1
@@ -67,7 +66,7 @@ def upper_header_missing(s, data):
         size = UDP_HEADER
     elif protocol == NEXTHDR_ICMP:
         size = ICMP_HEADER
-    return at + size > skb[SKB_LEN]
+    return at + size > length
 
 
 @kernel
@@ -93,7 +92,7 @@ def ipv6_frag_rcv(h, s, data, trace):
     skb, directory = s.skb, s.fqdir[FQDIR_IPV6]
     at = skb[SKB_TRANSPORT]
     directory[FQDIR_FRAGMENTS] += 1
-    if upper_header_missing(s, data):
+    if upper_header_missing(data, skb[SKB_IP], skb[SKB_LEN], skb[SKB_AVAIL]):
         note(trace, T_FRAG_TRUNCATED)
         directory[FQDIR_INVALID] += 1
         count(s, M_Ip6InHdrErrors)
@@ -176,6 +175,7 @@ def _fail(s, trace, q, f, statistic):
     """The datagram is complete but can not be: it is consumed with all its fragments."""
     count(s, M_Ip6ReasmFails)
     s.fqdir[FQDIR_IPV6, statistic] += 1
+    s.fqdir[FQDIR_IPV6, FQDIR_DISCARDED] += s.fq[q, FQ_FRAGMENTS]
     destroy_queue(s, q, CONSUMED, R_NONE, f)
     return consume(s, trace, R_NONE)
 

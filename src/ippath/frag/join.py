@@ -6,7 +6,8 @@ from ippath.frag.runs import first_run, next_run
 from ippath.frag.store import get_bytes
 from ippath.jit import kernel
 from ippath.tables import (
-    FRAG_BLOCK, FRAG_END, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET, FRAG_STORED, NONE,
+    FM_JOINED, FRAG_BLOCK, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET, FRAG_OWNER,
+    FRAG_SKIP, FRAG_STORED, NONE,
 )  # fmt: skip
 
 
@@ -18,23 +19,28 @@ def copy_header(s, f, count):
 
 @kernel
 def copy_payload(s, q, at):
-    """The data of all fragments, in order, to `datagram[at]`.
+    """The data of all fragments, in order, to `datagram[at]`; their frames to `State.joined`.
 
-    Returns how many bytes of it the capture had up to the first gap that it left.
+    Returns how many bytes of the data the capture had up to the first gap that it left.
     """
     frag = s.frag
-    there, whole = 0, True
+    there, whole, frames = 0, True, 0
     run = first_run(s, q)
     while run != NONE:
         f = run
         while f != NONE:
-            stored = frag[f, FRAG_STORED]
-            get_bytes(
-                s, frag[f, FRAG_BLOCK], frag[f, FRAG_HEADER], stored, at + frag[f, FRAG_OFFSET]
-            )
+            begin, end, owner = frag[f, FRAG_OFFSET], frag[f, FRAG_END], frag[f, FRAG_OWNER]
+            skip = frag[f, FRAG_SKIP]
+            stored = max(0, min(end - begin, frag[owner, FRAG_STORED] - skip))
+            skip += frag[owner, FRAG_HEADER]
+            get_bytes(s, frag[owner, FRAG_BLOCK], skip, stored, at + begin)
             if whole:
-                there = frag[f, FRAG_OFFSET] + stored
-                whole = there == frag[f, FRAG_END]
+                there = begin + stored
+                whole = there == end
+            if frames < s.joined.shape[0]:
+                s.joined[frames] = frag[owner, FRAG_FRAME]
+                frames += 1
             f = frag[f, FRAG_NEXT]
         run = next_run(s, run)
+    s.frag_misc[FM_JOINED] = frames
     return there

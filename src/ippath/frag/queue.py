@@ -16,8 +16,8 @@ from ippath.tables import (
     DEVSTAT_RX_DROPPED, FM_FIRST_KEY, FQDIR_HIGH, FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
     FQDIR_QUEUE_CHARGE, FQDIR_TIMEOUT_NS, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_KEY,
     FQ_FLAGS, FQ_FRAGMENTS, FQ_HASH, FQ_LAST_RUN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT,
-    FQ_NEXT, FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT, KEY_WORDS,
-    NONE,
+    FQ_NEXT, FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FQ_WHOLE, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT,
+    FRAG_OWNER, KEY_WORDS, NONE,
 )  # fmt: skip
 
 
@@ -68,6 +68,7 @@ def empty_queue(s, q):
     fq[q, FQ_ECN] = 0
     fq[q, FQ_DEVICE] = NONE
     fq[q, FQ_ROOT] = fq[q, FQ_TAIL] = fq[q, FQ_LAST_RUN] = fq[q, FQ_FIRST] = NONE
+    fq[q, FQ_WHOLE] = NONE
 
 
 @hot
@@ -125,12 +126,16 @@ def release_fragments(s, q, verdict, reason, in_hand=NONE):
     while True:
         f = take_leaf(s, q)
         if f == NONE:
+            f = s.fq[q, FQ_WHOLE]
+            s.fq[q, FQ_WHOLE] = NONE
+        if f == NONE:
             break
         while f != NONE:
             following = s.frag[f, FRAG_NEXT]
-            freed += s.frag[f, FRAG_CHARGE]
-            if f != in_hand:
-                _settle(s, f, verdict, reason)
+            if s.frag[f, FRAG_OWNER] == f:  # else a piece of another
+                freed += s.frag[f, FRAG_CHARGE]
+                if f != in_hand:
+                    _settle(s, f, verdict, reason)
             free_fragment(s, f)
             f = following
     s.fqdir[s.fq[q, FQ_DIR], FQDIR_MEM] -= freed

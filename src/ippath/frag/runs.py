@@ -91,7 +91,7 @@ def _rotate_up(s, q, f):
 
 
 @kernel
-def _hang(s, q, f, side, parent):
+def hang(s, q, f, side, parent):
     """Make the fragment a run of its own below `parent`."""
     frag = s.frag
     priority = _priority(s)
@@ -121,7 +121,7 @@ def put_in_place(s, q, f, side, run):
         frag[run, FRAG_RUN_END] = frag[f, FRAG_END]
         fq[q, FQ_TAIL] = f
         return
-    _hang(s, q, f, side, run)
+    hang(s, q, f, side, run)
     if tail == NONE or frag[tail, FRAG_END] < frag[f, FRAG_END]:
         fq[q, FQ_TAIL] = f
         fq[q, FQ_LAST_RUN] = f
@@ -149,6 +149,25 @@ def next_run(s, run):
     while above != NONE and frag[above, FRAG_RIGHT] == run:
         run, above = above, frag[above, FRAG_UP]
     return above
+
+
+@kernel
+def take_out(s, q, f):
+    """Take one run out of the tree."""
+    frag = s.frag
+    while True:
+        left, right = frag[f, FRAG_LEFT], frag[f, FRAG_RIGHT]
+        if left == NONE and right == NONE:
+            break
+        higher = left if right == NONE else right
+        if (
+            left != NONE
+            and right != NONE
+            and frag[left, FRAG_PRIORITY] > frag[right, FRAG_PRIORITY]
+        ):
+            higher = left
+        _rotate_up(s, q, higher)
+    _replace_child(s, q, frag[f, FRAG_UP], f, NONE)
 
 
 @kernel

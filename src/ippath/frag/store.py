@@ -14,8 +14,9 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.wire.memory import copy
 
-MOST_BYTES = 65535 + 40  # that one fragment can bring
+MOST_BYTES = 65535 + 40 + 1024  # that one fragment can bring, with a link-level header
 RESERVED_BLOCKS = MOST_BYTES // FRAG_BLOCK_BYTES + 1
+RESERVED_ROWS = 8200  # pieces into which one fragment can fall between others
 
 # memory that alloc_skb takes for a packet: room for headers before it, its descriptors
 HEADROOM, SHARED_INFO, DESCRIPTOR = 64, 320, 256
@@ -45,7 +46,7 @@ def check_room(s):
     """Ask for larger arrays if the next fragment might not find room."""
     fm = s.frag_misc
     if (
-        fm[FM_FRAG_USED] >= s.frag.shape[0]
+        fm[FM_FRAG_USED] + RESERVED_ROWS > s.frag.shape[0]
         or fm[FM_QUEUE_USED] >= s.fq.shape[0]
         or fm[FM_BLOCK_USED] + RESERVED_BLOCKS > s.frag_link.shape[0]
     ):

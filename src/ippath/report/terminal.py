@@ -186,7 +186,7 @@ def _sockets(summary: Summary, paper: Paper) -> None:
 
 
 def _reassembly(summary: Summary, paper: Paper) -> None:
-    names = ("fragments", "datagrams", "duplicates", "overlaps", "invalid", "expired", "refused")
+    names = ("fragments", "reassembled", "duplicates", "overlaps", "invalid", "expired", "refused")
     rows = [
         [family.replace("ipv", "IPv"), *(count_text(counts[name]) for name in names)]
         for family, counts in summary.reassembly.items()

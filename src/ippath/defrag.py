@@ -1,0 +1,314 @@
+"""Reassembly as a tool: fragments of a capture in, datagrams out, by the rules of one system.
+
+    defragmenter = Defragmenter(policy="linux")
+    for batch in open_captures(paths):
+        whole = defragmenter.push(batch)
+    print(defragmenter.statistics())
+
+Memory is bounded as in the kernel, time is that of the packets.  No host is needed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ippath import tables as T
+from ippath.batch import PacketBatch, concatenate
+from ippath.frag import stream
+from ippath.frag.arena import STATISTICS, grown, new_arena, set_limits, statistics
+from ippath.handles import state_handle
+from ippath.mib import COUNTERS
+from ippath.reasons import REASON_NAMES, VERDICTS
+
+POLICIES = {
+    "linux": T.POLICY_LINUX,
+    "linux-4.18": T.POLICY_LINUX_418,
+    "linux-old": T.POLICY_LINUX_OLD,
+    "first": T.POLICY_FIRST,
+    "last": T.POLICY_LAST,
+    "bsd": T.POLICY_BSD,
+    "windows": T.POLICY_WINDOWS,
+    "solaris": T.POLICY_SOLARIS,
+}
+OUTCOMES = (
+    "passed", "atomic", "held", "joined", "duplicate", "overlap", "invalid", "refused", "failed",
+    "cut", "damaged",
+)  # fmt: skip
+PASSING = ("passed", "atomic", "cut", "damaged")  # outcomes of packets that are left as they are
+_OUT_BYTES, _OUT_ROWS, _OUT_FRAMES, _REPORTS = 4 << 20, 1 << 14, 1 << 16, 1 << 10
+_MOST_NUMBERS = 4000  # of frames in one comment
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is kept, and how long: bytes as the kernel charges them, and seconds; by family."""
+
+    memory: int = 4 << 20
+    seconds4: float = 30.0
+    seconds6: float = 60.0
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A fragment that has bytes in common with one that is held."""
+
+    time_ns: int
+    frame: int
+    begin: int  # bytes of the datagram that it carries
+    end: int
+    other_frame: int
+    other_begin: int
+    other_end: int
+    differing: int  # of the bytes in common
+    compared: int  # bytes in common that the capture has of both
+    source: str
+    destination: str
+    identification: int
+    protocol: int
+    outcome: str  # what became of the fragment, see OUTCOMES
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with stable keys."""
+        return dict(vars(self))
+
+
+class Defragmenter:
+    """Puts datagrams together that come in fragments; IPv4 and IPv6, any link type that is read.
+
+    `policy` is one of POLICIES.  `whole` passes packets on that are no fragments, too; without it
+    only datagrams come out.  `overlaps` notes each overlap (see `take_overlaps`).  `seed` is the
+    secret of the hash.  Raises ValueError for a policy or limit that does not exist.
+    """
+
+    def __init__(
+        self,
+        policy: str = "linux",
+        limits: Limits | None = None,
+        *,
+        whole: bool = True,
+        overlaps: bool = False,
+        seed: int = 0,
+    ):
+        if policy not in POLICIES:
+            raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy}")
+        self.policy, self.limits, self.whole = policy, limits or Limits(), whole
+        self._state = _bare_state(seed)
+        self._handle = state_handle(self._state)
+        self._outcomes = np.zeros(len(OUTCOMES), np.int64)
+        self._report = np.zeros((_REPORTS if overlaps else 1, stream.REPORT_COLUMNS), np.int64)
+        self._found: list[Overlap] = []
+        self._rows = np.zeros((_OUT_ROWS, stream.ROW_COLUMNS), np.int64)
+        self._out = np.zeros(_OUT_BYTES, np.uint8)
+        self._frames = np.zeros(_OUT_FRAMES, np.int64)
+        self.set_limits(self.limits)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Change the limits; datagrams that are begun keep their deadline."""
+        if limits.memory < 0 or limits.seconds4 < 0 or limits.seconds6 < 0:
+            raise ValueError(f"limits are not negative: {limits}")
+        self.limits = limits
+        for directory, seconds in (
+            (T.FQDIR_IPV4, limits.seconds4),
+            (T.FQDIR_IPV6, limits.seconds6),
+        ):
+            set_limits(
+                self._state.fqdir, directory, high=limits.memory, timeout_ns=int(seconds * 1e9)
+            )
+            self._state.fqdir[directory, T.FQDIR_POLICY] = POLICIES[self.policy]
+
+    def push(self, batch: PacketBatch, now: int | None = None) -> PacketBatch:
+        """Take packets in, in order; returns the datagrams that became whole, among what passed.
+
+        A datagram has time, interface and frame number of the fragment that made it whole, and a
+        comment that names all its frames.  `now` (ns) lets the clock go on behind the last packet.
+        """
+        outcome = np.zeros(len(batch), np.int64)
+        frames = batch.frame_numbers
+        parts = []
+        done = 0
+        while True:
+            done = self._burst(batch, frames, outcome, done)
+            part = self._take(batch, frames)
+            if len(part):
+                parts.append(part)
+            if done >= len(batch):
+                break
+        self._outcomes += np.bincount(outcome, minlength=len(OUTCOMES))
+        if now is not None:
+            self.advance(now)
+        if not parts:
+            return self._take(batch, frames)
+        if len(parts) == 1:
+            return parts[0]
+        numbers = np.concatenate([part.frame_numbers for part in parts])
+        joined = concatenate(parts)
+        joined.frames = numbers
+        return joined
+
+    def advance(self, now: int) -> None:
+        """Let the clock reach `now` (ns): what waits longer than it may is let go."""
+        if now > self._state.misc[T.MISC_NOW_NS]:
+            self._state.misc[T.MISC_NOW_NS] = now
+            nothing = PacketBatch.from_packets([])
+            self._burst(nothing, nothing.frame_numbers, np.zeros(0, np.int64), 0)
+
+    def _burst(
+        self, batch: PacketBatch, frames: np.ndarray, outcome: np.ndarray, begin: int
+    ) -> int:
+        done = stream.defragment_burst(
+            self._handle.value, batch.data, batch.offset, batch.length, batch.wire_length,
+            batch.time_ns, batch.link_type, batch.device, frames, outcome, self.whole,
+            self._rows, self._out, self._frames, self._report, begin, len(batch),
+        )  # fmt: skip
+        if self._state.frag_misc[T.FM_SHORT]:
+            self._state = self._state._replace(**grown(self._state))
+            self._handle = state_handle(self._state)
+        self._note_overlaps()
+        return int(done)
+
+    def _take(self, batch: PacketBatch, frames: np.ndarray) -> PacketBatch:
+        """What the output holds, as a batch of its own; empties it."""
+        rows, head = self._rows, self._rows[0]
+        count, size = int(head[stream.OUT_COUNT]), int(head[stream.OUT_BYTES])
+        mine = rows[1 : count + 1]
+        cause = mine[:, stream.ROW_CAUSE]
+        numbers = frames[cause]
+        comments = {k: v for k, v in batch.comments.items() if self.whole}
+        for row in mine[mine[:, stream.ROW_COUNT] > 0]:
+            begin = row[stream.ROW_FRAMES]
+            made_of = self._frames[begin : begin + row[stream.ROW_COUNT]]
+            comments[int(frames[row[stream.ROW_CAUSE]])] = f"reassembled from {in_words(made_of)}"
+        taken = PacketBatch(
+            data=self._out[:size].copy(),
+            offset=mine[:, stream.ROW_AT].copy(),
+            length=mine[:, stream.ROW_LENGTH],
+            wire_length=mine[:, stream.ROW_WIRE],
+            time_ns=batch.time_ns[cause],
+            link_type=batch.link_type[cause],
+            device=batch.device[cause],
+            direction=batch.direction[cause],
+            mark=batch.mark[cause],
+            first_frame=int(numbers[0]) if count else batch.first_frame,
+            interfaces=batch.interfaces,
+            comments=comments,
+            frames=numbers,
+        )
+        head[:] = 0
+        return taken
+
+    # --- what was found --------------------------------------------------------------------------------
+
+    def statistics(self) -> dict[str, Any]:
+        """Packets by outcome so far; see docs/reassembly.md for the keys."""
+        four = statistics(self._state.fqdir[T.FQDIR_IPV4])
+        six = statistics(self._state.fqdir[T.FQDIR_IPV6])
+        both = {name: four[name] + six[name] for name in STATISTICS}
+        both["memory_peak"] = max(four["memory_peak"], six["memory_peak"])
+        del both["too_far"]  # which is a host's limit
+        return {
+            "packets": int(self._outcomes.sum()),
+            **{name: int(self._outcomes[OUTCOMES.index(name)]) for name in PASSING},
+            **both,
+            "waiting": self.waiting,
+            "memory_limit": self.limits.memory,
+            "ipv4": {name: four[name] for name in both},
+            "ipv6": {name: six[name] for name in both},
+        }
+
+    @property
+    def waiting(self) -> int:
+        """Fragments that wait for others now."""
+        live = self._state.fq[:, T.FQ_DIR] != T.NONE
+        return int(self._state.fq[live, T.FQ_FRAGMENTS].sum())
+
+    def take_overlaps(self) -> list[Overlap]:
+        """Overlaps found since the last call, in order; empty unless asked for."""
+        found, self._found = self._found, []
+        return found
+
+    def _note_overlaps(self) -> None:
+        count = int(self._report[0, 0])
+        for row in self._report[1 : count + 1]:
+            self._found.append(_overlap([int(value) for value in row]))
+        self._report[0, 0] = 0
+
+
+def _bare_state(seed: int) -> T.State:
+    """A state in which only reassembly has room."""
+
+    def none(columns: int = 0) -> np.ndarray:
+        return np.zeros((1, columns) if columns else 1, np.int64)
+
+    return T.State(
+        counters=np.zeros(len(COUNTERS), np.int64),
+        verdicts=np.zeros(len(VERDICTS), np.int64),
+        reasons=np.zeros(len(REASON_NAMES), np.int64),
+        devstat=none(T.DEVSTAT_COLUMNS),
+        sockq=none(T.SOCKQ_COLUMNS),
+        rxdst=none(T.SKB_COLUMNS),
+        peer=none(T.PEER_COLUMNS),
+        misc=np.zeros(T.MISC_COLUMNS, np.int64),
+        **new_arena(seed),
+        skb=np.zeros(T.SKB_COLUMNS, np.int64),
+        hint=np.zeros(T.SKB_COLUMNS, np.int64),
+        flow=none(T.FLOW_COLUMNS),
+        result=none(T.RES_COLUMNS),
+        opt=np.zeros(T.OPT_COLUMNS, np.int64),
+        scratch=np.zeros(1, np.uint8),
+        out=none(T.OUT_COLUMNS),
+        out_data=np.zeros(1, np.uint8),
+    )
+
+
+def _overlap(row: list[int]) -> Overlap:
+    six = row[stream.REPORT_FAMILY] == 6
+
+    def address(hi: int, lo: int) -> str:
+        if not six:
+            return str(ipaddress.IPv4Address(row[lo] & 0xFFFFFFFF))
+        whole = (row[hi] & (1 << 64) - 1) << 64 | row[lo] & (1 << 64) - 1
+        return str(ipaddress.IPv6Address(whole))
+
+    return Overlap(
+        time_ns=row[stream.REPORT_TIME],
+        frame=row[stream.REPORT_FRAME],
+        begin=row[stream.REPORT_BEGIN],
+        end=row[stream.REPORT_END],
+        other_frame=row[stream.REPORT_OTHER],
+        other_begin=row[stream.REPORT_OTHER_BEGIN],
+        other_end=row[stream.REPORT_OTHER_END],
+        differing=row[stream.REPORT_DIFFER],
+        compared=row[stream.REPORT_COMPARED],
+        source=address(stream.REPORT_SRC_HI, stream.REPORT_SRC_LO),
+        destination=address(stream.REPORT_DST_HI, stream.REPORT_DST_LO),
+        identification=row[stream.REPORT_ID],
+        protocol=row[stream.REPORT_PROTOCOL],
+        outcome=OUTCOMES[row[stream.REPORT_OUTCOME]],
+    )
+
+
+def in_words(frames: np.ndarray) -> str:
+    """`frames 3, 5-8` in order of the bytes that they carry; each once, runs of frames in short."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    begin = last = -1
+    for frame in [*frames[:_MOST_NUMBERS].tolist(), -1]:
+        if frame in seen:
+            continue
+        seen.add(frame)
+        if begin >= 0 and frame == last + 1:
+            last = frame
+            continue
+        if begin >= 0:
+            parts.append(
+                f"{begin}-{last}"
+                if last > begin + 1
+                else ", ".join(str(k) for k in range(begin, last + 1))
+            )
+        begin = last = frame
+    more = f" and {len(frames) - _MOST_NUMBERS} more" if len(frames) > _MOST_NUMBERS else ""
+    return f"frame{'s' if len(seen) > 2 else ''} {', '.join(parts)}{more}"

@@ -1,0 +1,443 @@
+"""Reassembly without a host: packets of a capture in, whole datagrams out.
+
+Whatever is no fragment passes.  Fragments are judged as `ippath.frag.ipv4` and `.ipv6` do, but for
+what only a host has: no device, no route, no answer, no limit of distance.  A datagram leaves with
+the link-level header of its first fragment, in the place of the fragment that made it whole.
+"""
+
+from __future__ import annotations
+
+from ippath.frag.ecn import combined_ecn
+from ippath.frag.fragment import (
+    contradicts, count_fragment, discard_queue, is_complete, keep_fragment, store_fragment,
+)  # fmt: skip
+from ippath.frag.ipv6 import upper_header_missing
+from ippath.frag.join import copy_header, copy_payload
+from ippath.frag.overlap import first_piece, settle_overlaps
+from ippath.frag.queue import destroy_queue, find_queue, kill_queue
+from ippath.frag.runs import DUPLICATE, FITS, find_place, next_run
+from ippath.frag.store import check_room, free_fragment, get_bytes
+from ippath.frag.wheel import first_due
+from ippath.handles import open_bytes, open_state
+from ippath.jit import cold, entry, kernel
+from ippath.reasons import CONSUMED, DROPPED, R_FRAG_REASM_TIMEOUT, R_NONE
+from ippath.tables import (
+    DATAGRAM_BYTES, FM_DST_HI, FM_DST_LO, FM_DUE_NS, FM_ID, FM_JOINED, FM_SHORT, FM_SRC_HI,
+    FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN,
+    FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED,
+    FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
+    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END,
+    FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_OWNER,
+    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MOST_FRAGMENTS, NONE, POLICY_BSD, POLICY_LINUX, POLICY_LINUX_418,
+    POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME, SKB_IP, SKB_LINK, SKB_NEXTHDR_AT,
+    SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
+)  # fmt: skip
+from ippath.wire.checksum import checksum, header_ok
+from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, ETH_P_PPPOE, LINK_FOUND, find_network
+from ippath.wire.ipv4 import (
+    CHECKSUM, DESTINATION, DF, FLAGS_OFFSET, HEADER, IDENTIFICATION, MF, OFFSET_MASK, PROTOCOL,
+    SOURCE, TOS, TOTAL_LENGTH, VERSION_IHL,
+)  # fmt: skip
+from ippath.wire import ipv6
+from ippath.wire.memory import copy, load8, load16be, load32be, load64be, store8, store16be
+
+# what became of a packet
+(
+    PASSED, ATOMIC, KEPT, JOINED, DUPLICATED, OVERLAPPED, INVALID, REFUSED, FAILED, CUT, DAMAGED,
+) = range(11)  # fmt: skip
+LARGEST = 65535
+MAX_EXTENSIONS = 64
+# rows of the output: where, captured and real length, row of the input, first frame and how many
+ROW_AT, ROW_LENGTH, ROW_WIRE, ROW_CAUSE, ROW_FRAMES, ROW_COUNT, ROW_COLUMNS = range(7)
+# their header: row 0
+OUT_COUNT, OUT_BYTES, OUT_FRAMES = range(3)
+# rows of the report on overlaps; row 0 has their number in its first column
+(
+    REPORT_FRAME, REPORT_BEGIN, REPORT_END, REPORT_OTHER, REPORT_OTHER_BEGIN, REPORT_OTHER_END,
+    REPORT_DIFFER, REPORT_COMPARED, REPORT_FAMILY, REPORT_ID, REPORT_PROTOCOL, REPORT_SRC_HI,
+    REPORT_SRC_LO, REPORT_DST_HI, REPORT_DST_LO, REPORT_TIME, REPORT_OUTCOME, REPORT_COLUMNS,
+) = range(18)  # fmt: skip
+MOST_REPORTED = 64  # overlaps of one fragment
+COMPARED_AT = 1 << 16  # in `State.datagram`: bytes that were kept, for comparison
+
+
+@kernel
+def _take_fragment(s, data, q, six, ip, header, offset, end, more, tos, report):
+    """Check one fragment against its queue and put it in; what became of it."""
+    fq, directory = s.fq, s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
+    policy = directory[FQDIR_POLICY]
+    if more and not six:
+        end &= ~7
+    if (six and more and end & 7) or (six and end > LARGEST):
+        directory[FQDIR_INVALID] += 1
+        return INVALID
+    last_known = fq[q, FQ_FLAGS] & FQ_LAST_IN
+    # OpenBSD: no fragment but the last ends where the datagram does
+    at_end = policy == POLICY_BSD and more and last_known and end >= fq[q, FQ_LEN]
+    if contradicts(more, end, fq[q, FQ_LEN], last_known) or end == offset or at_end:
+        directory[FQDIR_INVALID] += 1
+        if policy == POLICY_LINUX:
+            discard_queue(s, q)
+        return INVALID
+    length, flags = fq[q, FQ_LEN], fq[q, FQ_FLAGS]
+    if not more:
+        fq[q, FQ_FLAGS] |= FQ_LAST_IN
+    if not more or end > length:
+        fq[q, FQ_LEN] = end
+    reported = report[0, 0]
+    if report.shape[0] > 1 and fq[q, FQ_ROOT] != NONE:
+        _report_overlaps(s, data, q, six, header, offset, end, report)
+    if policy == POLICY_LINUX or policy == POLICY_LINUX_418:
+        outcome = _put_in(s, data, q, header, offset, end, directory, policy)
+    else:
+        outcome = _cut_in(s, data, q, header, offset, end, directory, policy)
+        if outcome == DUPLICATED:  # it never counted
+            fq[q, FQ_FLAGS], fq[q, FQ_LEN] = flags, length
+    for row in range(reported + 1, report[0, 0] + 1):
+        report[row, REPORT_OUTCOME] = outcome
+    if outcome != KEPT:
+        return outcome
+    f = fq[q, FQ_FIRST]
+    if offset == 0 and s.frag[f, FRAG_LINK] == 0:
+        s.frag[f, FRAG_LINK] = ip - s.skb[SKB_LINK]
+    fq[q, FQ_ECN] |= 1 << (tos & 3)
+    if not six and load16be(data, ip + FLAGS_OFFSET) & DF:
+        fq[q, FQ_MAX_DF_SIZE] = max(fq[q, FQ_MAX_DF_SIZE], header + end - offset)
+    return KEPT
+
+
+@kernel
+def _put_in(s, data, q, header, offset, end, directory, policy):
+    """The way of Linux since 4.18: what overlaps takes the whole datagram with it."""
+    place, side, run = find_place(s, q, offset, end)
+    if place == FITS:
+        keep_fragment(s, data, q, header, offset, end, side, run)
+        return KEPT
+    if place == DUPLICATE and policy == POLICY_LINUX:
+        directory[FQDIR_DUPLICATES] += 1
+        return DUPLICATED
+    directory[FQDIR_OVERLAPS] += 1
+    discard_queue(s, q)
+    return OVERLAPPED
+
+
+@kernel
+def _cut_in(s, data, q, header, offset, end, directory, policy):
+    """The way of others: what overlaps is cut off, of the new or of the old."""
+    f = store_fragment(s, data, header, offset, end)
+    contested, won = settle_overlaps(s, q, f, policy, offset, end)
+    if won == 0:
+        directory[FQDIR_DUPLICATES] += 1
+        free_fragment(s, f)
+        return DUPLICATED
+    if contested:
+        directory[FQDIR_OVERLAPS] += 1
+    first = s.fq[q, FQ_FIRST]
+    count_fragment(s, q, f, header)
+    if first != NONE:  # headers are those of the first fragment that came
+        s.fq[q, FQ_FIRST] = first
+    return KEPT
+
+
+@cold
+def _report_overlaps(s, data, q, six, header, offset, end, report):
+    """Note each fragment held that has bytes in common, and how many of those differ."""
+    skb, frag, fm = s.skb, s.frag, s.frag_misc
+    here = max(0, min(end - offset, skb[SKB_AVAIL] - header))
+    most = min(report.shape[0] - 1, report[0, 0] + MOST_REPORTED)
+    run = first_piece(s, q, offset)
+    while run != NONE and frag[run, FRAG_OFFSET] < end:
+        f = run
+        while f != NONE and frag[f, FRAG_OFFSET] < end:
+            begin, stop = max(offset, frag[f, FRAG_OFFSET]), min(end, frag[f, FRAG_END])
+            if begin < stop and report[0, 0] < most:
+                report[0, 0] += 1
+                row = report[0, 0]
+                owner = frag[f, FRAG_OWNER]
+                skip = frag[f, FRAG_SKIP] + begin - frag[f, FRAG_OFFSET]
+                common = min(stop, offset + here) - begin
+                common = max(0, min(common, frag[owner, FRAG_STORED] - skip))
+                skip += frag[owner, FRAG_HEADER]
+                get_bytes(s, frag[owner, FRAG_BLOCK], skip, common, COMPARED_AT)
+                at, differ = skb[SKB_IP] + header + begin - offset, 0
+                for k in range(common):
+                    if load8(data, at + k) != load8(s.datagram, COMPARED_AT + k):
+                        differ += 1
+                report[row, REPORT_FRAME] = skb[SKB_FRAME]
+                report[row, REPORT_BEGIN], report[row, REPORT_END] = offset, end
+                report[row, REPORT_OTHER] = frag[owner, FRAG_FRAME]
+                report[row, REPORT_OTHER_BEGIN] = frag[f, FRAG_OFFSET]
+                report[row, REPORT_OTHER_END] = frag[f, FRAG_END]
+                report[row, REPORT_DIFFER], report[row, REPORT_COMPARED] = differ, common
+                report[row, REPORT_FAMILY] = 6 if six else 4
+                report[row, REPORT_ID] = fm[FM_ID] if six else fm[FM_ID] >> 8
+                report[row, REPORT_PROTOCOL] = skb[SKB_PROTOCOL]
+                report[row, REPORT_SRC_HI] = fm[FM_SRC_HI]
+                report[row, REPORT_SRC_LO] = fm[FM_SRC_LO]
+                report[row, REPORT_DST_HI] = fm[FM_DST_HI]
+                report[row, REPORT_DST_LO] = fm[FM_DST_LO]
+                report[row, REPORT_TIME] = skb[SKB_TIME_NS]
+            f = frag[f, FRAG_NEXT]
+        run = next_run(s, run)
+
+
+@kernel
+def _join4(s, q, link, ihl, ecn):
+    """Put an IPv4 datagram together behind its link-level header; (length, captured), or (0, 0)."""
+    fq, datagram, length = s.fq, s.datagram, s.fq[q, FQ_LEN]
+    if ihl + length > LARGEST:
+        return 0, 0
+    there = copy_payload(s, q, link + ihl)
+    keep_df = fq[q, FQ_MAX_DF_SIZE] == fq[q, FQ_MAX_SIZE]
+    store8(datagram, link + TOS, load8(datagram, link + TOS) | ecn)
+    store16be(datagram, link + TOTAL_LENGTH, ihl + length)
+    store16be(datagram, link + FLAGS_OFFSET, DF if keep_df else 0)
+    store16be(datagram, link + CHECKSUM, 0)
+    store16be(datagram, link + CHECKSUM, checksum(datagram, link, ihl))
+    return link + ihl + length, link + ihl + there
+
+
+@kernel
+def _join6(s, q, link, header, ecn):
+    """Put an IPv6 datagram together behind its link-level header; (length, captured), or (0, 0)."""
+    datagram, length = s.datagram, s.fq[q, FQ_LEN]
+    header -= ipv6.FRAGMENT_HEADER
+    if header - ipv6.HEADER + length > LARGEST:
+        return 0, 0
+    protocol = load8(datagram, link + header)
+    there = copy_payload(s, q, link + header)
+    at = link + s.frag[s.fq[q, FQ_FIRST], FRAG_NEXTHDR_AT]
+    store8(datagram, at, protocol)
+    store16be(datagram, link + ipv6.PAYLOAD_LENGTH, header - ipv6.HEADER + length)
+    store8(datagram, link + 1, load8(datagram, link + 1) | ecn << 4)
+    return link + header + length, link + header + there
+
+
+@kernel
+def _join(s, q, six):
+    """The whole datagram of a killed queue in `State.datagram`; (length, captured), or (0, 0)."""
+    directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
+    ecn = combined_ecn(s.fq[q, FQ_ECN])
+    if directory[FQDIR_POLICY] > POLICY_LINUX_OLD:
+        ecn = 0
+    first = s.fq[q, FQ_FIRST]
+    if ecn < 0:
+        directory[FQDIR_ECN] += 1
+        return 0, 0
+    link, header = s.frag[first, FRAG_LINK], s.frag[first, FRAG_HEADER]
+    copy_header(s, first, header)
+    if six:
+        length, there = _join6(s, q, link, header - link, ecn)
+    else:
+        length, there = _join4(s, q, link, header - link, ecn)
+    if length == 0:
+        directory[FQDIR_OVERSIZE] += 1
+    elif link >= 14 and load16be(s.datagram, link - 10) == ETH_P_PPPOE:
+        store16be(s.datagram, link - 4, length - link + 2)
+    return length, there
+
+
+@kernel
+def _give_out(rows, out, buf, at, length, wire, cause):
+    """Append a packet to the output; returns its row."""
+    row = rows[0, OUT_COUNT] + 1
+    place = rows[0, OUT_BYTES]
+    copy(out, place, buf, at, length)
+    rows[row, ROW_AT], rows[row, ROW_LENGTH], rows[row, ROW_WIRE] = place, length, wire
+    rows[row, ROW_CAUSE], rows[row, ROW_FRAMES], rows[row, ROW_COUNT] = cause, 0, 0
+    rows[0, OUT_COUNT] = row
+    rows[0, OUT_BYTES] = place + length
+    return row
+
+
+@kernel
+def _give_datagram(s, q, six, rows, out, frames, cause):
+    """Join a complete queue and append the datagram to the output; JOINED or FAILED."""
+    kill_queue(s, q)
+    directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
+    length, there = _join(s, q, six)
+    fragments = s.fq[q, FQ_FRAGMENTS]
+    if length == 0:
+        directory[FQDIR_DISCARDED] += fragments
+        destroy_queue(s, q, CONSUMED, R_NONE)
+        return FAILED
+    directory[FQDIR_DATAGRAMS] += 1
+    directory[FQDIR_JOINED] += fragments
+    row = _give_out(rows, out, s.datagram, 0, there, length, cause)
+    begin, count = rows[0, OUT_FRAMES], s.frag_misc[FM_JOINED]
+    for k in range(count):
+        frames[begin + k] = s.joined[k]
+    rows[row, ROW_FRAMES], rows[row, ROW_COUNT] = begin, count
+    rows[0, OUT_FRAMES] = begin + count
+    destroy_queue(s, q, CONSUMED, R_NONE)
+    return JOINED
+
+
+@kernel
+def _receive(s, data, six, ip, header, offset, end, more, tos, rows, out, frames, report, cause):
+    """One fragment whose key is in FM_*; what became of it."""
+    directory = FQDIR_IPV6 if six else FQDIR_IPV4
+    s.fqdir[directory, FQDIR_FRAGMENTS] += 1
+    q = find_queue(s, directory, six, s.misc[MISC_NOW_NS])
+    if q == NONE:
+        s.fqdir[directory, FQDIR_REFUSED] += 1
+        return REFUSED
+    outcome = _take_fragment(s, data, q, six, ip, header, offset, end, more, tos, report)
+    if outcome == KEPT and is_complete(s, q):
+        outcome = _give_datagram(s, q, six, rows, out, frames, cause)
+    check_room(s)
+    return outcome
+
+
+@kernel
+def _ip4(s, data, ip, user, rows, out, frames, report, cause):
+    """An IPv4 packet; what became of it."""
+    skb, fm = s.skb, s.frag_misc
+    start, end = skb[SKB_LINK], skb[SKB_END]
+    if ip + HEADER > end:
+        return CUT if skb[SKB_WIRE_END] > end else PASSED
+    fragment = load16be(data, ip + FLAGS_OFFSET) & (MF | OFFSET_MASK)
+    if fragment == 0:
+        return PASSED
+    ihl, total = (load8(data, ip + VERSION_IHL) & 15) * 4, load16be(data, ip + TOTAL_LENGTH)
+    if ihl < HEADER or total < ihl or ip + total > skb[SKB_WIRE_END]:
+        return DAMAGED
+    if ip + ihl > end:
+        return CUT
+    if not header_ok(data, ip, ihl):
+        return DAMAGED
+    skb[SKB_AVAIL] = min(end, ip + total) - start
+    skb[SKB_PROTOCOL] = load8(data, ip + PROTOCOL)
+    fm[FM_USER] = user
+    fm[FM_SRC_HI] = fm[FM_DST_HI] = 0
+    fm[FM_SRC_LO], fm[FM_DST_LO] = load32be(data, ip + SOURCE), load32be(data, ip + DESTINATION)
+    fm[FM_ID] = load16be(data, ip + IDENTIFICATION) << 8 | skb[SKB_PROTOCOL]
+    offset = (fragment & OFFSET_MASK) * 8
+    return _receive(
+        s, data, False, ip, ip + ihl - start, offset, offset + total - ihl, fragment & MF,
+        load8(data, ip + TOS), rows, out, frames, report, cause,
+    )  # fmt: skip
+
+
+@kernel
+def _find_fragment_header(s, data, ip, total):
+    """Offset of the fragment header from the IPv6 header, -1 if there is none, -2 if it is cut off."""
+    skb = s.skb
+    header, at = load8(data, ip + ipv6.NEXT_HEADER), ipv6.HEADER
+    skb[SKB_NEXTHDR_AT] = ipv6.NEXT_HEADER
+    for _ in range(MAX_EXTENSIONS):
+        walked = (
+            header == ipv6.NEXTHDR_HOP
+            or header == ipv6.NEXTHDR_ROUTING
+            or header == ipv6.NEXTHDR_DEST
+        )
+        if not walked and header != ipv6.NEXTHDR_FRAGMENT:
+            return -1
+        if at + 8 > total:
+            return -1
+        if ip + at + 8 > skb[SKB_END]:
+            return -2
+        if header == ipv6.NEXTHDR_FRAGMENT:
+            return at
+        header = load8(data, ip + at)
+        skb[SKB_NEXTHDR_AT] = at
+        at += (load8(data, ip + at + 1) + 1) * 8
+    return -1
+
+
+@kernel
+def _ip6(s, data, ip, user, rows, out, frames, report, cause):
+    """An IPv6 packet; what became of it."""
+    skb, fm = s.skb, s.frag_misc
+    start, end = skb[SKB_LINK], skb[SKB_END]
+    if ip + ipv6.HEADER > end:
+        return CUT if skb[SKB_WIRE_END] > end else PASSED
+    total = load16be(data, ip + ipv6.PAYLOAD_LENGTH) + ipv6.HEADER
+    at = _find_fragment_header(s, data, ip, total)
+    if at < 0:
+        return CUT if at == -2 else PASSED
+    if ip + total > skb[SKB_WIRE_END]:
+        return DAMAGED
+    word = load16be(data, ip + at + 2)
+    offset, more = word & ipv6.FRAGMENT_OFFSET, word & ipv6.MORE_FRAGMENTS
+    if offset == 0 and not more:
+        return ATOMIC
+    skb[SKB_AVAIL] = min(end, ip + total) - start
+    skb[SKB_PROTOCOL] = load8(data, ip + at)
+    directory = s.fqdir[FQDIR_IPV6]
+    if directory[FQDIR_POLICY] == POLICY_LINUX and upper_header_missing(
+        data, ip, total, skb[SKB_AVAIL] - (ip - start)
+    ):
+        directory[FQDIR_FRAGMENTS] += 1
+        directory[FQDIR_INVALID] += 1
+        return INVALID
+    fm[FM_SRC_HI] = load64be(data, ip + ipv6.SOURCE)
+    fm[FM_SRC_LO] = load64be(data, ip + ipv6.SOURCE + 8)
+    fm[FM_DST_HI] = load64be(data, ip + ipv6.DESTINATION)
+    fm[FM_DST_LO] = load64be(data, ip + ipv6.DESTINATION + 8)
+    own = ipv6.is_multicast(fm[FM_DST_HI]) or ipv6.is_link_local(fm[FM_DST_HI])
+    fm[FM_USER] = user | ((skb[SKB_OUT_DEVICE] + 1) << 20 if own else 0)
+    fm[FM_ID] = load32be(data, ip + at + 4)
+    header = at + ipv6.FRAGMENT_HEADER
+    return _receive(
+        s, data, True, ip, ip + header - start, offset, offset + total - header, more,
+        load16be(data, ip) >> 4 & 0xFF, rows, out, frames, report, cause,
+    )  # fmt: skip
+
+
+@cold
+def expire_stream(s, now):
+    """Let go of all datagrams whose time is up."""
+    while True:
+        q = first_due(s, now)
+        if q == NONE:
+            return
+        s.fqdir[s.fq[q, FQ_DIR], FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
+        kill_queue(s, q)
+        destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)
+
+
+@entry
+def defragment_burst(
+    state, arena, offset, length, wire_length, time_ns, link_type, device, frame, outcome, whole,
+    rows, out, frames, report, begin, end,
+):  # fmt: skip
+    """Take packets [begin, end) of a batch; returns the first packet not done.
+
+    `outcome` gets what became of each.  `rows`, `out` and `frames` are the output (ROW_*): datagrams,
+    and with `whole` all that passed.  The return value is below `end` when one of them or `report`
+    has to be emptied, or the arrays of the engine have to grow, first.
+    """
+    s, data = open_state(state), open_bytes(arena)
+    skb, misc, fm = s.skb, s.misc, s.frag_misc
+    if fm[FM_DUE_NS] <= misc[MISC_NOW_NS]:
+        expire_stream(s, misc[MISC_NOW_NS])
+    for row in range(begin, end):
+        start, size = offset[row], length[row]
+        if (
+            fm[FM_SHORT]
+            or rows[0, OUT_COUNT] + 2 > rows.shape[0]
+            or rows[0, OUT_BYTES] + max(size, DATAGRAM_BYTES) > out.shape[0]
+            or rows[0, OUT_FRAMES] + MOST_FRAGMENTS > frames.shape[0]
+            or (report.shape[0] > 1 and report[0, 0] + MOST_REPORTED >= report.shape[0])
+        ):
+            return row
+        now = max(misc[MISC_NOW_NS], time_ns[row])
+        misc[MISC_NOW_NS] = now
+        if fm[FM_DUE_NS] <= now:
+            expire_stream(s, now)
+        wire = max(size, wire_length[row])
+        skb[SKB_FRAME], skb[SKB_TIME_NS] = frame[row], now
+        skb[SKB_LINK], skb[SKB_IP], skb[SKB_END] = start, start, start + size
+        skb[SKB_WIRE_END] = start + wire
+        skb[SKB_DEVICE], skb[SKB_OUT_DEVICE] = NONE, device[row]
+        status, ip, kind, _, vlan, _ = find_network(data, start, start + size, link_type[row])
+        fate = PASSED
+        if status == LINK_FOUND and kind == ETH_P_IP:
+            fate = _ip4(s, data, ip, vlan + 1, rows, out, frames, report, row)
+        elif status == LINK_FOUND and kind == ETH_P_IPV6:
+            fate = _ip6(s, data, ip, vlan + 1, rows, out, frames, report, row)
+        outcome[row] = fate
+        if whole and (fate == PASSED or fate == ATOMIC or fate == CUT or fate == DAMAGED):
+            _give_out(rows, out, data, start, size, wire, row)
+    return end
