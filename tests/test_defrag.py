@@ -307,7 +307,7 @@ def test_what_is_whole_passes_and_datagrams_take_the_place_of_their_last_fragmen
     )
     batch.first_frame = 11
     batch.comments = {11: "kept"}
-    out = Defragmenter().push(batch)
+    out = Defragmenter(comments=True).push(batch)
     assert list(out.frame_numbers) == [11, 14, 15, 16]
     assert list(out.time_ns) == [SECOND, 4 * SECOND, 5 * SECOND, 6 * SECOND]
     assert out.comments == {11: "kept", 15: "reassembled from frames 12, 15, 13"}

@@ -316,7 +316,7 @@ def test_the_key_is_hashed_with_the_seed() -> None:
 
     def bucket(seed: int, ident: int) -> int:
         misc = Netns(parse_host(HOST), seed=seed).state.frag_misc
-        misc[T.FM_ID] = ident
+        misc[T.FM_ID] = ident << 8
         return int(plain(key_hash)(misc, False)) & 1023
 
     keys = [[bucket(seed, ident) for ident in range(200)] for seed in (1, 2)]

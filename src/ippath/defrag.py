@@ -80,7 +80,8 @@ class Defragmenter:
     """Puts datagrams together that come in fragments; IPv4 and IPv6, any link type that is read.
 
     `policy` is one of POLICIES.  `whole` passes packets on that are no fragments, too; without it
-    only datagrams come out.  `overlaps` notes each overlap (see `take_overlaps`).  `seed` is the
+    only datagrams come out.  `comments` gives each datagram a comment that names its frames, in the
+    order of the bytes that they carry.  `overlaps` notes each overlap (see `take_overlaps`).  `seed` is the
     secret of the hash.  Raises ValueError for a policy or limit that does not exist.
     """
 
@@ -90,12 +91,14 @@ class Defragmenter:
         limits: Limits | None = None,
         *,
         whole: bool = True,
+        comments: bool = False,
         overlaps: bool = False,
         seed: int = 0,
     ):
         if policy not in POLICIES:
             raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy}")
-        self.policy, self.limits, self.whole = policy, limits or Limits(), whole
+        self.policy, self.limits = policy, limits or Limits()
+        self.whole, self.comments = whole, comments
         self._state = _bare_state(seed)
         self._handle = state_handle(self._state)
         self._outcomes = np.zeros(len(OUTCOMES), np.int64)
@@ -123,8 +126,7 @@ class Defragmenter:
     def push(self, batch: PacketBatch, now: int | None = None) -> PacketBatch:
         """Take packets in, in order; returns the datagrams that became whole, among what passed.
 
-        A datagram has time, interface and frame number of the fragment that made it whole, and a
-        comment that names all its frames.  `now` (ns) lets the clock go on behind the last packet.
+        A datagram has time, interface and frame number of the fragment that made it whole.  `now` (ns) lets the clock go on behind the last packet.
         """
         outcome = np.zeros(len(batch), np.int64)
         frames = batch.frame_numbers
@@ -178,12 +180,17 @@ class Defragmenter:
         cause = mine[:, stream.ROW_CAUSE]
         numbers = frames[cause]
         comments = {k: v for k, v in batch.comments.items() if self.whole}
-        for row in mine[mine[:, stream.ROW_COUNT] > 0]:
+        for row in mine[mine[:, stream.ROW_COUNT] > 0] if self.comments else ():
             begin = row[stream.ROW_FRAMES]
             made_of = self._frames[begin : begin + row[stream.ROW_COUNT]]
             comments[int(frames[row[stream.ROW_CAUSE]])] = f"reassembled from {in_words(made_of)}"
+        data = self._out[:size]
+        if 4 * size < len(self._out):
+            data = data.copy()
+        else:  # given away: the next burst gets another
+            self._out = np.empty(_OUT_BYTES, np.uint8)
         taken = PacketBatch(
-            data=self._out[:size].copy(),
+            data=data,
             offset=mine[:, stream.ROW_AT].copy(),
             length=mine[:, stream.ROW_LENGTH],
             wire_length=mine[:, stream.ROW_WIRE],

@@ -246,12 +246,14 @@ WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
     FM_SHORT,  # the arrays have to grow before the next fragment
     FM_DUE_NS,  # no queue expires before
     FM_JOINED,  # rows of `State.joined` in use
-    FM_SEED_LOW, FM_SEED_HIGH, FM_RANDOM,
+    FM_RANDOM,
     # the key of the queue looked for
     FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
-    FM_COLUMNS,
-) = range(22)  # fmt: skip
+    FM_SECRET_0,  # of the hash, 32 bits each
+) = range(20)  # fmt: skip
 FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
+SECRETS = 2 * KEY_WORDS + 1
+FM_COLUMNS = FM_SECRET_0 + SECRETS
 DATAGRAM_BYTES = 1 << 17
 MOST_FRAGMENTS = (
     1 << 14

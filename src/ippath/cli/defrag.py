@@ -111,7 +111,9 @@ def defrag(
 
     seconds = (30.0, 60.0) if timeout is None else (timeout, timeout)
     limits = Limits(memory, *seconds)
-    engine = Defragmenter(policy, limits, whole=not only, overlaps=overlaps, seed=seed)
+    engine = Defragmenter(
+        policy, limits, whole=not only, comments=output is not None, overlaps=overlaps, seed=seed
+    )
     found: list[Overlap] = []
     progress, packets = Progress(quiet), 0
     with compiling(quiet, "defragment_burst"):

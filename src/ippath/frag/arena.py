@@ -34,7 +34,7 @@ STATISTICS = {
     "memory": T.FQDIR_MEM,  # bytes charged now
     "memory_peak": T.FQDIR_PEAK,
 }
-_SEED_STEP = 0x9E3779B97F4A7C15
+_SEED_STEP, _SEED_MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def new_arena(seed: int) -> dict[str, np.ndarray]:
@@ -42,9 +42,9 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
     misc = np.zeros(T.FM_COLUMNS, np.int64)
     misc[[T.FM_QUEUE_FREE, T.FM_FRAG_FREE, T.FM_BLOCK_FREE]] = T.NONE
     misc[T.FM_DUE_NS] = NEVER
-    secret = (seed + 1) * _SEED_STEP
-    misc[T.FM_SEED_LOW], misc[T.FM_SEED_HIGH] = secret & 0xFFFFFFFF, secret >> 32 & 0xFFFFFFFF
-    misc[T.FM_RANDOM] = (secret >> 16 & 0xFFFFFFFF) or 1
+    for k in range(T.SECRETS):
+        misc[T.FM_SECRET_0 + k] = _secret(seed, k)
+    misc[T.FM_RANDOM] = _secret(seed, T.SECRETS) or 1
     fqdir = np.zeros((T.FQDIRS, T.FQDIR_COLUMNS), np.int64)
     for directory, size in QUEUE_CHARGE.items():
         fqdir[directory, T.FQDIR_QUEUE_CHARGE] = size
@@ -60,6 +60,14 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         "datagram": np.zeros(T.DATAGRAM_BYTES, np.uint8),
         "joined": np.zeros(T.MOST_FRAGMENTS, np.int64),
     }
+
+
+def _secret(seed: int, number: int) -> int:
+    """A word of 32 bits that follows from the seed (splitmix64, Steele et al. 2014)."""
+    word = (seed * 64 + number + 1) * _SEED_STEP & _SEED_MASK
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _SEED_MASK
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _SEED_MASK
+    return (word ^ word >> 31) >> 32
 
 
 def set_limits(

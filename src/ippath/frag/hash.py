@@ -1,52 +1,36 @@
-"""The keyed hash that finds a queue: HalfSipHash-1-3 (Aumasson and Bernstein, 2012).
+"""The keyed hash that finds a queue: NH, the universal hash of UMAC (RFC 4418 section 5.2.2).
 
-The kernel hashes the same tuple with a secret of its own (jhash2, rhashtable); which bucket a queue
-lands in can not be seen from outside.  With a secret nobody can aim at one bucket.
+With secret words nobody can aim at one bucket: two keys collide with a probability of 2**-32 over
+all secrets, whichever they are.  The kernel hashes the same tuple with a secret of its own (jhash2,
+rhashtable); which bucket a queue lands in can not be seen from outside.
 """
 
 from __future__ import annotations
 
+from ippath.fib.multipath import mix32
 from ippath.jit import hot
-from ippath.tables import FM_FIRST_KEY, FM_SEED_HIGH, FM_SEED_LOW, KEY_WORDS
+from ippath.tables import (
+    FM_DST_LO, FM_FIRST_KEY, FM_ID, FM_SECRET_0, FM_SRC_LO, FM_USER, KEY_WORDS, SECRETS,
+)  # fmt: skip
 
 MASK = 0xFFFFFFFF
-START2, START3 = 0x6C796765, 0x74656462
 
 
 @hot
-def _rotate(value, bits):
-    return ((value << bits) & MASK) | (value >> (32 - bits))
-
-
-@hot
-def _round(v0, v1, v2, v3):
-    v0 = (v0 + v1) & MASK
-    v1 = _rotate(v1, 5) ^ v0
-    v0 = _rotate(v0, 16)
-    v2 = (v2 + v3) & MASK
-    v3 = _rotate(v3, 8) ^ v2
-    v0 = (v0 + v3) & MASK
-    v3 = _rotate(v3, 7) ^ v0
-    v2 = (v2 + v1) & MASK
-    v1 = _rotate(v1, 13) ^ v2
-    v2 = _rotate(v2, 16)
-    return v0, v1, v2, v3
+def _product(fm, secret, one, other):
+    """(one + secret) * (other + next secret), each sum of 32 bits; 64 bits count, as a pattern."""
+    return ((one + int(fm[secret])) & MASK) * ((other + int(fm[secret + 1])) & MASK)
 
 
 @hot
 def key_hash(fm, wide):
     """32-bit hash of the key in FM_*; `wide`: also the upper halves of its words, as IPv6 needs."""
-    low, high = fm[FM_SEED_LOW], fm[FM_SEED_HIGH]
-    v0, v1, v2, v3 = low, high, low ^ START2, high ^ START3
-    for k in range(FM_FIRST_KEY, FM_FIRST_KEY + KEY_WORDS):
-        word = fm[k] & MASK
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-        v0 ^= word
-        if wide:
-            word = (fm[k] >> 32) & MASK
-            v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-            v0 ^= word
-    v2 ^= 0xFF
-    for _ in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v1 ^ v3
+    if wide:
+        total = 0
+        for k in range(KEY_WORDS):
+            word = int(fm[FM_FIRST_KEY + k])
+            total += _product(fm, FM_SECRET_0 + 2 * k, word, word >> 32)
+    else:
+        total = _product(fm, FM_SECRET_0, int(fm[FM_SRC_LO]), int(fm[FM_DST_LO]))
+        total += _product(fm, FM_SECRET_0 + 2, int(fm[FM_ID]), int(fm[FM_USER]))
+    return mix32(mix32(fm[FM_SECRET_0 + SECRETS - 1], total), total >> 32)

@@ -222,8 +222,8 @@ def _ip_frag_reasm(s, trace, q, f):
     if ihl + length > LARGEST:
         note(trace, T_FRAG_OVERSIZE, ihl + length, LARGEST)
         return _fail(s, trace, q, f, FQDIR_OVERSIZE)
-    copy_header(s, first, ihl)
-    there = copy_payload(s, q, ihl)
+    copy_header(s, first, ihl, s.datagram, 0)
+    there = copy_payload(s, q, s.datagram, ihl)
     tos = load8(datagram, TOS) | ecn
     keep_df = fq[q, FQ_MAX_DF_SIZE] == fq[q, FQ_MAX_SIZE]
     store8(datagram, TOS, tos)
@@ -262,7 +262,7 @@ def _take_up_first(s, q):
     skb, frag, buf = s.skb, s.frag, s.datagram
     f = s.fq[q, FQ_FIRST]
     ihl = frag[f, FRAG_HEADER]
-    copy_header(s, f, ihl + frag[f, FRAG_STORED])
+    copy_header(s, f, ihl + frag[f, FRAG_STORED], s.datagram, 0)
     for field in range(SKB_COLUMNS):
         skb[field] = 0 if field < SKB_FIRST_NONE else NONE
     skb[SKB_FRAME] = frag[f, FRAG_FRAME]

@@ -197,9 +197,9 @@ def _ip6_frag_reasm(s, trace, q, f):
     if header - HEADER + length > LARGEST:
         note(trace, T_FRAG_OVERSIZE, header - HEADER + length, LARGEST)
         return _fail(s, trace, q, f, FQDIR_OVERSIZE)
-    copy_header(s, first, header + FRAGMENT_HEADER)
+    copy_header(s, first, header + FRAGMENT_HEADER, s.datagram, 0)
     protocol, next_header_at = load8(datagram, header), frag[first, FRAG_NEXTHDR_AT]
-    there = copy_payload(s, q, header)
+    there = copy_payload(s, q, s.datagram, header)
     store8(datagram, next_header_at, protocol)
     store16be(datagram, PAYLOAD_LENGTH, header - HEADER + length)
     store8(datagram, 1, load8(datagram, 1) | ecn << 4)
@@ -232,7 +232,7 @@ def _take_up_first(s, q):
     skb, frag, buf = s.skb, s.frag, s.datagram
     f = s.fq[q, FQ_FIRST]
     header = frag[f, FRAG_HEADER]
-    copy_header(s, f, header + frag[f, FRAG_STORED])
+    copy_header(s, f, header + frag[f, FRAG_STORED], s.datagram, 0)
     for field in range(SKB_COLUMNS):
         skb[field] = 0 if field < SKB_FIRST_NONE else NONE
     skb[SKB_FRAME] = frag[f, FRAG_FRAME]

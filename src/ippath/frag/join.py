@@ -1,4 +1,4 @@
-"""Putting a datagram together, in `State.datagram` (kernel: inet_frag_reasm_finish)."""
+"""Putting a datagram together (kernel: inet_frag_reasm_finish)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ippath.tables import (
 
 
 @kernel
-def copy_header(s, f, count):
-    """The first `count` bytes of the headers of the fragment with offset 0, to the beginning."""
-    get_bytes(s, s.frag[f, FRAG_BLOCK], 0, count, 0)
+def copy_header(s, f, count, target, at):
+    """The first `count` bytes of the headers of the fragment with offset 0, to `target[at]`."""
+    get_bytes(s, s.frag[f, FRAG_BLOCK], 0, count, target, at)
 
 
 @kernel
-def copy_payload(s, q, at):
-    """The data of all fragments, in order, to `datagram[at]`; their frames to `State.joined`.
+def copy_payload(s, q, target, at):
+    """The data of all fragments, in order, to `target[at]`; their frames to `State.joined`.
 
     Returns how many bytes of the data the capture had up to the first gap that it left.
     """
@@ -33,7 +33,7 @@ def copy_payload(s, q, at):
             skip = frag[f, FRAG_SKIP]
             stored = max(0, min(end - begin, frag[owner, FRAG_STORED] - skip))
             skip += frag[owner, FRAG_HEADER]
-            get_bytes(s, frag[owner, FRAG_BLOCK], skip, stored, at + begin)
+            get_bytes(s, frag[owner, FRAG_BLOCK], skip, stored, target, at + begin)
             if whole:
                 there = begin + stored
                 whole = there == end

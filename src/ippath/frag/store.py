@@ -138,15 +138,15 @@ def put_bytes(s, data, start, count):
 
 
 @kernel
-def get_bytes(s, block, skip, count, at):
-    """Copy `count` kept bytes, without the first `skip`, to `datagram[at]`."""
+def get_bytes(s, block, skip, count, target, at):
+    """Copy `count` kept bytes, without the first `skip`, to `target[at]`."""
     while skip >= FRAG_BLOCK_BYTES:
         skip -= FRAG_BLOCK_BYTES
         block = s.frag_link[block]
     done = 0
     while done < count:
         part = min(count - done, FRAG_BLOCK_BYTES - skip)
-        copy(s.datagram, at + done, s.frag_data, block * FRAG_BLOCK_BYTES + skip, part)
+        copy(target, at + done, s.frag_data, block * FRAG_BLOCK_BYTES + skip, part)
         done += part
         skip = 0
         block = s.frag_link[block]

@@ -28,9 +28,9 @@ from ippath.tables import (
     FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
     FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END,
     FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_OWNER,
-    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MOST_FRAGMENTS, NONE, POLICY_BSD, POLICY_LINUX, POLICY_LINUX_418,
-    POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME, SKB_IP, SKB_LINK, SKB_NEXTHDR_AT,
-    SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
+    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MOST_FRAGMENTS, NONE, POLICY_BSD, POLICY_LINUX,
+    POLICY_LINUX_418, POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME, SKB_IP, SKB_LINK,
+    SKB_NEXTHDR_AT, SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
 )  # fmt: skip
 from ippath.wire.checksum import checksum, header_ok
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, ETH_P_PPPOE, LINK_FOUND, find_network
@@ -158,7 +158,7 @@ def _report_overlaps(s, data, q, six, header, offset, end, report):
                 common = min(stop, offset + here) - begin
                 common = max(0, min(common, frag[owner, FRAG_STORED] - skip))
                 skip += frag[owner, FRAG_HEADER]
-                get_bytes(s, frag[owner, FRAG_BLOCK], skip, common, COMPARED_AT)
+                get_bytes(s, frag[owner, FRAG_BLOCK], skip, common, s.datagram, COMPARED_AT)
                 at, differ = skb[SKB_IP] + header + begin - offset, 0
                 for k in range(common):
                     if load8(data, at + k) != load8(s.datagram, COMPARED_AT + k):
@@ -182,40 +182,39 @@ def _report_overlaps(s, data, q, six, header, offset, end, report):
 
 
 @kernel
-def _join4(s, q, link, ihl, ecn):
-    """Put an IPv4 datagram together behind its link-level header; (length, captured), or (0, 0)."""
-    fq, datagram, length = s.fq, s.datagram, s.fq[q, FQ_LEN]
+def _join4(s, q, out, at, ihl, ecn):
+    """Put an IPv4 datagram together whose header is at `out[at]`; (length, captured), or (0, 0)."""
+    fq, length = s.fq, s.fq[q, FQ_LEN]
     if ihl + length > LARGEST:
         return 0, 0
-    there = copy_payload(s, q, link + ihl)
+    there = copy_payload(s, q, out, at + ihl)
     keep_df = fq[q, FQ_MAX_DF_SIZE] == fq[q, FQ_MAX_SIZE]
-    store8(datagram, link + TOS, load8(datagram, link + TOS) | ecn)
-    store16be(datagram, link + TOTAL_LENGTH, ihl + length)
-    store16be(datagram, link + FLAGS_OFFSET, DF if keep_df else 0)
-    store16be(datagram, link + CHECKSUM, 0)
-    store16be(datagram, link + CHECKSUM, checksum(datagram, link, ihl))
-    return link + ihl + length, link + ihl + there
+    store8(out, at + TOS, load8(out, at + TOS) | ecn)
+    store16be(out, at + TOTAL_LENGTH, ihl + length)
+    store16be(out, at + FLAGS_OFFSET, DF if keep_df else 0)
+    store16be(out, at + CHECKSUM, 0)
+    store16be(out, at + CHECKSUM, checksum(out, at, ihl))
+    return ihl + length, ihl + there
 
 
 @kernel
-def _join6(s, q, link, header, ecn):
-    """Put an IPv6 datagram together behind its link-level header; (length, captured), or (0, 0)."""
-    datagram, length = s.datagram, s.fq[q, FQ_LEN]
+def _join6(s, q, out, at, header, ecn):
+    """Put an IPv6 datagram together whose headers are at `out[at]`; (length, captured), or (0, 0)."""
+    length = s.fq[q, FQ_LEN]
     header -= ipv6.FRAGMENT_HEADER
     if header - ipv6.HEADER + length > LARGEST:
         return 0, 0
-    protocol = load8(datagram, link + header)
-    there = copy_payload(s, q, link + header)
-    at = link + s.frag[s.fq[q, FQ_FIRST], FRAG_NEXTHDR_AT]
-    store8(datagram, at, protocol)
-    store16be(datagram, link + ipv6.PAYLOAD_LENGTH, header - ipv6.HEADER + length)
-    store8(datagram, link + 1, load8(datagram, link + 1) | ecn << 4)
-    return link + header + length, link + header + there
+    protocol = load8(out, at + header)
+    there = copy_payload(s, q, out, at + header)
+    store8(out, at + s.frag[s.fq[q, FQ_FIRST], FRAG_NEXTHDR_AT], protocol)
+    store16be(out, at + ipv6.PAYLOAD_LENGTH, header - ipv6.HEADER + length)
+    store8(out, at + 1, load8(out, at + 1) | ecn << 4)
+    return header + length, header + there
 
 
 @kernel
-def _join(s, q, six):
-    """The whole datagram of a killed queue in `State.datagram`; (length, captured), or (0, 0)."""
+def _join(s, q, six, out, at):
+    """The whole datagram of a killed queue to `out[at]`; (length, captured), or (0, 0)."""
     directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
     ecn = combined_ecn(s.fq[q, FQ_ECN])
     if directory[FQDIR_POLICY] > POLICY_LINUX_OLD:
@@ -225,24 +224,23 @@ def _join(s, q, six):
         directory[FQDIR_ECN] += 1
         return 0, 0
     link, header = s.frag[first, FRAG_LINK], s.frag[first, FRAG_HEADER]
-    copy_header(s, first, header)
+    copy_header(s, first, header, out, at)
     if six:
-        length, there = _join6(s, q, link, header - link, ecn)
+        length, there = _join6(s, q, out, at + link, header - link, ecn)
     else:
-        length, there = _join4(s, q, link, header - link, ecn)
+        length, there = _join4(s, q, out, at + link, header - link, ecn)
     if length == 0:
         directory[FQDIR_OVERSIZE] += 1
-    elif link >= 14 and load16be(s.datagram, link - 10) == ETH_P_PPPOE:
-        store16be(s.datagram, link - 4, length - link + 2)
-    return length, there
+        return 0, 0
+    if link >= 14 and load16be(out, at + link - 10) == ETH_P_PPPOE:
+        store16be(out, at + link - 4, length + 2)
+    return link + length, link + there
 
 
 @kernel
-def _give_out(rows, out, buf, at, length, wire, cause):
-    """Append a packet to the output; returns its row."""
-    row = rows[0, OUT_COUNT] + 1
-    place = rows[0, OUT_BYTES]
-    copy(out, place, buf, at, length)
+def _note_out(rows, length, wire, cause):
+    """Note a packet at the end of the output; returns its row."""
+    row, place = rows[0, OUT_COUNT] + 1, rows[0, OUT_BYTES]
     rows[row, ROW_AT], rows[row, ROW_LENGTH], rows[row, ROW_WIRE] = place, length, wire
     rows[row, ROW_CAUSE], rows[row, ROW_FRAMES], rows[row, ROW_COUNT] = cause, 0, 0
     rows[0, OUT_COUNT] = row
@@ -255,7 +253,7 @@ def _give_datagram(s, q, six, rows, out, frames, cause):
     """Join a complete queue and append the datagram to the output; JOINED or FAILED."""
     kill_queue(s, q)
     directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
-    length, there = _join(s, q, six)
+    length, there = _join(s, q, six, out, rows[0, OUT_BYTES])
     fragments = s.fq[q, FQ_FRAGMENTS]
     if length == 0:
         directory[FQDIR_DISCARDED] += fragments
@@ -263,7 +261,7 @@ def _give_datagram(s, q, six, rows, out, frames, cause):
         return FAILED
     directory[FQDIR_DATAGRAMS] += 1
     directory[FQDIR_JOINED] += fragments
-    row = _give_out(rows, out, s.datagram, 0, there, length, cause)
+    row = _note_out(rows, there, length, cause)
     begin, count = rows[0, OUT_FRAMES], s.frag_misc[FM_JOINED]
     for k in range(count):
         frames[begin + k] = s.joined[k]
@@ -439,5 +437,6 @@ def defragment_burst(
             fate = _ip6(s, data, ip, vlan + 1, rows, out, frames, report, row)
         outcome[row] = fate
         if whole and (fate == PASSED or fate == ATOMIC or fate == CUT or fate == DAMAGED):
-            _give_out(rows, out, data, start, size, wire, row)
+            copy(out, rows[0, OUT_BYTES], data, start, size)
+            _note_out(rows, size, wire, row)
     return end
