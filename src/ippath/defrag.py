@@ -19,7 +19,7 @@ import numpy as np
 from ippath import tables as T
 from ippath.batch import PacketBatch, concatenate
 from ippath.frag import stream
-from ippath.frag.arena import STATISTICS, grown, new_arena, set_limits, statistics
+from ippath.frag.arena import STATISTICS, STORES, grown, new_arena, set_limits, statistics
 from ippath.handles import state_handle
 from ippath.mib import COUNTERS
 from ippath.reasons import REASON_NAMES, VERDICTS
@@ -81,8 +81,9 @@ class Defragmenter:
 
     `policy` is one of POLICIES.  `whole` passes packets on that are no fragments, too; without it
     only datagrams come out.  `comments` gives each datagram a comment that names its frames, in the
-    order of the bytes that they carry.  `overlaps` notes each overlap (see `take_overlaps`).  `seed` is the
-    secret of the hash.  Raises ValueError for a policy or limit that does not exist.
+    order of the bytes that they carry.  `overlaps` notes each overlap (see `take_overlaps`).  `store`
+    says how fragments are kept: "runs", or for comparison "tree" and "list".  `seed` is the secret of
+    the hash.  Raises ValueError for a policy, store or limit that does not exist.
     """
 
     def __init__(
@@ -93,20 +94,20 @@ class Defragmenter:
         whole: bool = True,
         comments: bool = False,
         overlaps: bool = False,
+        store: str = "runs",
         seed: int = 0,
     ):
         if policy not in POLICIES:
             raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy}")
+        if store not in STORES:
+            raise ValueError(f"store is one of {', '.join(STORES)}, not {store}")
         self.policy, self.limits = policy, limits or Limits()
         self.whole, self.comments = whole, comments
-        self._state = _bare_state(seed)
+        self._state = _bare_state(seed, overlaps)
+        self._state.fqdir[:, T.FQDIR_STORE] = STORES[store]
         self._handle = state_handle(self._state)
         self._outcomes = np.zeros(len(OUTCOMES), np.int64)
-        self._report = np.zeros((_REPORTS if overlaps else 1, stream.REPORT_COLUMNS), np.int64)
         self._found: list[Overlap] = []
-        self._rows = np.zeros((_OUT_ROWS, stream.ROW_COLUMNS), np.int64)
-        self._out = np.zeros(_OUT_BYTES, np.uint8)
-        self._frames = np.zeros(_OUT_FRAMES, np.int64)
         self.set_limits(self.limits)
 
     def set_limits(self, limits: Limits) -> None:
@@ -164,36 +165,35 @@ class Defragmenter:
         done = stream.defragment_burst(
             self._handle.value, batch.data, batch.offset, batch.length, batch.wire_length,
             batch.time_ns, batch.link_type, batch.device, frames, outcome, self.whole,
-            self._rows, self._out, self._frames, self._report, begin, len(batch),
+            begin, len(batch),
         )  # fmt: skip
         if self._state.frag_misc[T.FM_SHORT]:
-            self._state = self._state._replace(**grown(self._state))
-            self._handle = state_handle(self._state)
+            self._renew(**grown(self._state))
         self._note_overlaps()
         return int(done)
 
     def _take(self, batch: PacketBatch, frames: np.ndarray) -> PacketBatch:
         """What the output holds, as a batch of its own; empties it."""
-        rows, head = self._rows, self._rows[0]
-        count, size = int(head[stream.OUT_COUNT]), int(head[stream.OUT_BYTES])
-        mine = rows[1 : count + 1]
-        cause = mine[:, stream.ROW_CAUSE]
+        state, misc = self._state, self._state.misc
+        count, size = int(misc[T.MISC_OUT_ROWS]), int(misc[T.MISC_OUT_BYTES])
+        mine = state.out[:count]
+        cause = mine[:, T.OUT_CAUSE]
         numbers = frames[cause]
         comments = {k: v for k, v in batch.comments.items() if self.whole}
-        for row in mine[mine[:, stream.ROW_COUNT] > 0] if self.comments else ():
-            begin = row[stream.ROW_FRAMES]
-            made_of = self._frames[begin : begin + row[stream.ROW_COUNT]]
-            comments[int(frames[row[stream.ROW_CAUSE]])] = f"reassembled from {in_words(made_of)}"
-        data = self._out[:size]
-        if 4 * size < len(self._out):
+        for row in mine[mine[:, stream.OUT_COUNT] > 0] if self.comments else ():
+            begin = row[stream.OUT_FRAMES]
+            made_of = state.joined[begin : begin + row[stream.OUT_COUNT]]
+            comments[int(frames[row[T.OUT_CAUSE]])] = f"reassembled from {in_words(made_of)}"
+        data = state.out_data[:size]
+        if 4 * size < len(state.out_data):
             data = data.copy()
         else:  # given away: the next burst gets another
-            self._out = np.empty(_OUT_BYTES, np.uint8)
+            self._renew(out_data=np.empty(_OUT_BYTES, np.uint8))
         taken = PacketBatch(
             data=data,
-            offset=mine[:, stream.ROW_AT].copy(),
-            length=mine[:, stream.ROW_LENGTH],
-            wire_length=mine[:, stream.ROW_WIRE],
+            offset=mine[:, T.OUT_OFFSET].copy(),
+            length=mine[:, T.OUT_LENGTH],
+            wire_length=mine[:, T.OUT_WIRE],
             time_ns=batch.time_ns[cause],
             link_type=batch.link_type[cause],
             device=batch.device[cause],
@@ -204,8 +204,12 @@ class Defragmenter:
             comments=comments,
             frames=numbers,
         )
-        head[:] = 0
+        misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = state.frag_misc[T.FM_JOINED] = 0
         return taken
+
+    def _renew(self, **arrays: np.ndarray) -> None:
+        self._state = self._state._replace(**arrays)
+        self._handle = state_handle(self._state)
 
     # --- what was found --------------------------------------------------------------------------------
 
@@ -238,18 +242,21 @@ class Defragmenter:
         return found
 
     def _note_overlaps(self) -> None:
-        count = int(self._report[0, 0])
-        for row in self._report[1 : count + 1]:
+        misc = self._state.frag_misc
+        for row in self._state.overlaps[: misc[T.FM_OVERLAPS]]:
             self._found.append(_overlap([int(value) for value in row]))
-        self._report[0, 0] = 0
+        misc[T.FM_OVERLAPS] = 0
 
 
-def _bare_state(seed: int) -> T.State:
-    """A state in which only reassembly has room."""
+def _bare_state(seed: int, overlaps: bool) -> T.State:
+    """A state in which only reassembly and its output have room."""
 
     def none(columns: int = 0) -> np.ndarray:
         return np.zeros((1, columns) if columns else 1, np.int64)
 
+    arena = new_arena(seed)
+    arena["joined"] = np.zeros(_OUT_FRAMES, np.int64)
+    arena["overlaps"] = np.zeros((_REPORTS if overlaps else 0, T.OVERLAP_COLUMNS), np.int64)
     return T.State(
         counters=np.zeros(len(COUNTERS), np.int64),
         verdicts=np.zeros(len(VERDICTS), np.int64),
@@ -259,20 +266,20 @@ def _bare_state(seed: int) -> T.State:
         rxdst=none(T.SKB_COLUMNS),
         peer=none(T.PEER_COLUMNS),
         misc=np.zeros(T.MISC_COLUMNS, np.int64),
-        **new_arena(seed),
+        **arena,
         skb=np.zeros(T.SKB_COLUMNS, np.int64),
         hint=np.zeros(T.SKB_COLUMNS, np.int64),
         flow=none(T.FLOW_COLUMNS),
         result=none(T.RES_COLUMNS),
         opt=np.zeros(T.OPT_COLUMNS, np.int64),
         scratch=np.zeros(1, np.uint8),
-        out=none(T.OUT_COLUMNS),
-        out_data=np.zeros(1, np.uint8),
+        out=np.zeros((_OUT_ROWS, T.OUT_COLUMNS), np.int64),
+        out_data=np.empty(_OUT_BYTES, np.uint8),
     )
 
 
 def _overlap(row: list[int]) -> Overlap:
-    six = row[stream.REPORT_FAMILY] == 6
+    six = row[T.OVERLAP_FAMILY] == 6
 
     def address(hi: int, lo: int) -> str:
         if not six:
@@ -281,20 +288,20 @@ def _overlap(row: list[int]) -> Overlap:
         return str(ipaddress.IPv6Address(whole))
 
     return Overlap(
-        time_ns=row[stream.REPORT_TIME],
-        frame=row[stream.REPORT_FRAME],
-        begin=row[stream.REPORT_BEGIN],
-        end=row[stream.REPORT_END],
-        other_frame=row[stream.REPORT_OTHER],
-        other_begin=row[stream.REPORT_OTHER_BEGIN],
-        other_end=row[stream.REPORT_OTHER_END],
-        differing=row[stream.REPORT_DIFFER],
-        compared=row[stream.REPORT_COMPARED],
-        source=address(stream.REPORT_SRC_HI, stream.REPORT_SRC_LO),
-        destination=address(stream.REPORT_DST_HI, stream.REPORT_DST_LO),
-        identification=row[stream.REPORT_ID],
-        protocol=row[stream.REPORT_PROTOCOL],
-        outcome=OUTCOMES[row[stream.REPORT_OUTCOME]],
+        time_ns=row[T.OVERLAP_TIME],
+        frame=row[T.OVERLAP_FRAME],
+        begin=row[T.OVERLAP_BEGIN],
+        end=row[T.OVERLAP_END],
+        other_frame=row[T.OVERLAP_OTHER],
+        other_begin=row[T.OVERLAP_OTHER_BEGIN],
+        other_end=row[T.OVERLAP_OTHER_END],
+        differing=row[T.OVERLAP_DIFFER],
+        compared=row[T.OVERLAP_COMPARED],
+        source=address(T.OVERLAP_SRC_HI, T.OVERLAP_SRC_LO),
+        destination=address(T.OVERLAP_DST_HI, T.OVERLAP_DST_LO),
+        identification=row[T.OVERLAP_ID],
+        protocol=row[T.OVERLAP_PROTOCOL],
+        outcome=OUTCOMES[row[T.OVERLAP_OUTCOME]],
     )
 
 

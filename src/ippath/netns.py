@@ -16,7 +16,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
-from ippath.frag.arena import grown, new_arena, set_limits, statistics
+from ippath.frag.arena import STORES, grown, new_arena, set_limits, statistics
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
@@ -378,6 +378,8 @@ class Netns:
                 timeout_ns=self._number(f"{prefix}_time", seconds) * 10**9,
                 max_dist=self._number("net.ipv4.ipfrag_max_dist", 64),
             )
+            store = STORES[self.switches["fragment_store"]]
+            arena["fqdir"][directory, T.FQDIR_STORE] = store
         return arena
 
     def _new_state(self) -> T.State:

@@ -59,6 +59,13 @@ SWITCHES: tuple[Switch, ...] = (
         "strict: what an isolated kernel does; assume: what a working network does",
     ),
     Switch(
+        "fragment_store",
+        "runs",
+        ("runs", "tree", "list"),
+        "how fragments of a datagram are kept: a tree of runs, a tree of fragments, or a list",
+        "list: up to 4.18 (CVE-2018-5391); tree: a step of the rewrite in 4.19; runs: since 4.19",
+    ),
+    Switch(
         "broadcast_hint",
         "on",
         ("on", "off"),

@@ -200,13 +200,15 @@ FQDIR_IPV4, FQDIR_IPV6, FQDIRS = range(3)
 (
     FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
     FQDIR_POLICY,  # POLICY_*: what becomes of overlaps
+    FQDIR_STORE,  # STORE_*: how the fragments of a queue are kept
     FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
     # statistics: packets, then datagrams, then packets again, all since the start
     FQDIR_FRAGMENTS, FQDIR_DATAGRAMS, FQDIR_JOINED, FQDIR_DUPLICATES, FQDIR_OVERLAPS,
     FQDIR_INVALID, FQDIR_TOO_FAR, FQDIR_REFUSED, FQDIR_EXPIRED, FQDIR_ECN, FQDIR_OVERSIZE,
     FQDIR_DISCARDED,
     FQDIR_COLUMNS,
-) = range(21)  # fmt: skip
+) = range(22)  # fmt: skip
+STORE_RUNS, STORE_TREE, STORE_LIST = range(3)
 # Linux since 5.1; 4.18 and 4.19.0; before; others by the rules of ippath.frag.overlap
 (
     POLICY_LINUX, POLICY_LINUX_418, POLICY_LINUX_OLD, POLICY_FIRST, POLICY_LAST, POLICY_BSD,
@@ -245,15 +247,21 @@ WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
     FM_BLOCK_FREE, FM_BLOCK_TOP, FM_BLOCK_USED,
     FM_SHORT,  # the arrays have to grow before the next fragment
     FM_DUE_NS,  # no queue expires before
-    FM_JOINED,  # rows of `State.joined` in use
+    FM_JOINED, FM_OVERLAPS,  # rows of `State.joined` and `State.overlaps` in use
     FM_RANDOM,
     # the key of the queue looked for
     FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
     FM_SECRET_0,  # of the hash, 32 bits each
-) = range(20)  # fmt: skip
+) = range(21)  # fmt: skip
 FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
 SECRETS = 2 * KEY_WORDS + 1
 FM_COLUMNS = FM_SECRET_0 + SECRETS
+(
+    OVERLAP_FRAME, OVERLAP_BEGIN, OVERLAP_END, OVERLAP_OTHER, OVERLAP_OTHER_BEGIN,
+    OVERLAP_OTHER_END, OVERLAP_DIFFER, OVERLAP_COMPARED, OVERLAP_FAMILY, OVERLAP_ID,
+    OVERLAP_PROTOCOL, OVERLAP_SRC_HI, OVERLAP_SRC_LO, OVERLAP_DST_HI, OVERLAP_DST_LO, OVERLAP_TIME,
+    OVERLAP_OUTCOME, OVERLAP_COLUMNS,
+) = range(18)  # fmt: skip
 DATAGRAM_BYTES = 1 << 17
 MOST_FRAGMENTS = (
     1 << 14
@@ -280,7 +288,8 @@ class State(NamedTuple):
     frag_data: np.ndarray  # uint8[blocks * FRAG_BLOCK_BYTES]: their bytes
     frag_misc: np.ndarray  # [FM_COLUMNS]: free lists, the key of the queue looked for, the clock
     datagram: np.ndarray  # uint8[DATAGRAM_BYTES]: the datagram that was put together last
-    joined: np.ndarray  # [MOST_FRAGMENTS]: the frames that made it
+    joined: np.ndarray  # [MOST_FRAGMENTS or more]: the frames that made it
+    overlaps: np.ndarray  # [rows, OVERLAP_COLUMNS]: fragments that overlapped, if anybody asks
     skb: np.ndarray  # the packet in hand, SKB_*
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys

@@ -101,6 +101,10 @@ class Workload(ABC):
     def set_up(self) -> None:
         """Make what the variants need; not measured.  Fills `absent`."""
 
+    def tear_down(self) -> None:
+        """Undo what was begun outside the folder: processes, devices."""
+        return
+
     @abstractmethod
     def variants(self) -> list[Variant]:
         """What to measure, peers among them."""
@@ -255,6 +259,8 @@ def measure(
             _rounds(measured, plan, clock, say)
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        workload.tear_down()
     measured = [one for one in measured if one.seconds]
     return Report(
         workload=workload.name,

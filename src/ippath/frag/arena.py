@@ -15,6 +15,8 @@ from ippath.frag.store import RESERVED_BLOCKS, RESERVED_ROWS
 from ippath.frag.wheel import NEVER
 
 QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 14, 1 << 12  # to begin with
+# how the fragments of a datagram are kept (STORE_*)
+STORES = {"runs": T.STORE_RUNS, "tree": T.STORE_TREE, "list": T.STORE_LIST}
 # bytes of struct frag_queue (ipq: struct ipq) on x86-64
 QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184}
 # what a directory counts, in the order in which people read it: fragments, unless said otherwise
@@ -59,6 +61,7 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         "frag_misc": misc,
         "datagram": np.zeros(T.DATAGRAM_BYTES, np.uint8),
         "joined": np.zeros(T.MOST_FRAGMENTS, np.int64),
+        "overlaps": np.zeros((0, T.OVERLAP_COLUMNS), np.int64),
     }
 
 
@@ -71,7 +74,12 @@ def _secret(seed: int, number: int) -> int:
 
 
 def set_limits(
-    fqdir: np.ndarray, directory: int, *, high: int, timeout_ns: int, max_dist: int = 0
+    fqdir: np.ndarray,
+    directory: int,
+    *,
+    high: int,
+    timeout_ns: int,
+    max_dist: int = 0,
 ) -> None:
     """Set the limits of one directory: bytes, nanoseconds, fragments.  Valid from now on."""
     fqdir[directory, T.FQDIR_HIGH] = high

@@ -24,9 +24,9 @@ from ippath.rx.dissect6 import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (
-    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS,
-    FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH,
-    FQDIR_INVALID, FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE,
+    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER,
+    FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS,
+    FQDIR_HIGH, FQDIR_INVALID, FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE,
     FQDIR_REFUSED, FQ_DEVICE, FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
     FQ_LEN, FQ_MEAT, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE,
     FRAG_STORED, MISC_NOW_NS, NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
@@ -199,6 +199,7 @@ def _ip6_frag_reasm(s, trace, q, f):
         return _fail(s, trace, q, f, FQDIR_OVERSIZE)
     copy_header(s, first, header + FRAGMENT_HEADER, s.datagram, 0)
     protocol, next_header_at = load8(datagram, header), frag[first, FRAG_NEXTHDR_AT]
+    s.frag_misc[FM_JOINED] = 0
     there = copy_payload(s, q, s.datagram, header)
     store8(datagram, next_header_at, protocol)
     store16be(datagram, PAYLOAD_LENGTH, header - HEADER + length)

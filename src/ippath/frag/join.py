@@ -19,12 +19,12 @@ def copy_header(s, f, count, target, at):
 
 @kernel
 def copy_payload(s, q, target, at):
-    """The data of all fragments, in order, to `target[at]`; their frames to `State.joined`.
+    """The data of all fragments, in order, to `target[at]`; their frames are added to `State.joined`.
 
     Returns how many bytes of the data the capture had up to the first gap that it left.
     """
     frag = s.frag
-    there, whole, frames = 0, True, 0
+    there, whole, frames = 0, True, s.frag_misc[FM_JOINED]
     run = first_run(s, q)
     while run != NONE:
         f = run

@@ -7,7 +7,7 @@ when it is killed; its fragments and its row go when it is destroyed.
 from __future__ import annotations
 
 from ippath.frag.hash import key_hash
-from ippath.frag.runs import take_leaf
+from ippath.frag.runs import take_any
 from ippath.frag.store import free_fragment, free_queue, new_queue
 from ippath.frag.wheel import start_timer, stop_timer
 from ippath.jit import hot, kernel
@@ -124,7 +124,7 @@ def release_fragments(s, q, verdict, reason, in_hand=NONE):
     """Let go of all fragments of the queue, each with this verdict but the one in hand."""
     freed = 0
     while True:
-        f = take_leaf(s, q)
+        f = take_any(s, q)
         if f == NONE:
             f = s.fq[q, FQ_WHOLE]
             s.fq[q, FQ_WHOLE] = NONE

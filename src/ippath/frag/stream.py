@@ -22,15 +22,19 @@ from ippath.handles import open_bytes, open_state
 from ippath.jit import cold, entry, kernel
 from ippath.reasons import CONSUMED, DROPPED, R_FRAG_REASM_TIMEOUT, R_NONE
 from ippath.tables import (
-    DATAGRAM_BYTES, FM_DST_HI, FM_DST_LO, FM_DUE_NS, FM_ID, FM_JOINED, FM_SHORT, FM_SRC_HI,
-    FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN,
+    DATAGRAM_BYTES, FM_DST_HI, FM_DST_LO, FM_DUE_NS, FM_ID, FM_JOINED, FM_OVERLAPS, FM_SHORT,
+    FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN,
     FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED,
     FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
     FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END,
     FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_OWNER,
-    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MOST_FRAGMENTS, NONE, POLICY_BSD, POLICY_LINUX,
-    POLICY_LINUX_418, POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME, SKB_IP, SKB_LINK,
-    SKB_NEXTHDR_AT, SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
+    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MOST_FRAGMENTS, NONE,
+    OUT_CAUSE, OUT_DEVICE, OUT_LENGTH, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, OVERLAP_BEGIN,
+    OVERLAP_COMPARED, OVERLAP_DIFFER, OVERLAP_DST_HI, OVERLAP_DST_LO, OVERLAP_END, OVERLAP_FAMILY,
+    OVERLAP_FRAME, OVERLAP_ID, OVERLAP_OTHER, OVERLAP_OTHER_BEGIN, OVERLAP_OTHER_END,
+    OVERLAP_OUTCOME, OVERLAP_PROTOCOL, OVERLAP_SRC_HI, OVERLAP_SRC_LO, OVERLAP_TIME, POLICY_BSD,
+    POLICY_LINUX, POLICY_LINUX_418, POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME,
+    SKB_IP, SKB_LINK, SKB_NEXTHDR_AT, SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
 )  # fmt: skip
 from ippath.wire.checksum import checksum, header_ok
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, ETH_P_PPPOE, LINK_FOUND, find_network
@@ -47,22 +51,15 @@ from ippath.wire.memory import copy, load8, load16be, load32be, load64be, store8
 ) = range(11)  # fmt: skip
 LARGEST = 65535
 MAX_EXTENSIONS = 64
-# rows of the output: where, captured and real length, row of the input, first frame and how many
-ROW_AT, ROW_LENGTH, ROW_WIRE, ROW_CAUSE, ROW_FRAMES, ROW_COUNT, ROW_COLUMNS = range(7)
-# their header: row 0
-OUT_COUNT, OUT_BYTES, OUT_FRAMES = range(3)
-# rows of the report on overlaps; row 0 has their number in its first column
-(
-    REPORT_FRAME, REPORT_BEGIN, REPORT_END, REPORT_OTHER, REPORT_OTHER_BEGIN, REPORT_OTHER_END,
-    REPORT_DIFFER, REPORT_COMPARED, REPORT_FAMILY, REPORT_ID, REPORT_PROTOCOL, REPORT_SRC_HI,
-    REPORT_SRC_LO, REPORT_DST_HI, REPORT_DST_LO, REPORT_TIME, REPORT_OUTCOME, REPORT_COLUMNS,
-) = range(18)  # fmt: skip
+# columns of `State.out`, used otherwise than for packets that a host sends: the row of the input, and
+# the first and the number of the frames in `State.joined`
+OUT_FRAMES, OUT_COUNT = OUT_DEVICE, OUT_TIME_NS
 MOST_REPORTED = 64  # overlaps of one fragment
 COMPARED_AT = 1 << 16  # in `State.datagram`: bytes that were kept, for comparison
 
 
 @kernel
-def _take_fragment(s, data, q, six, ip, header, offset, end, more, tos, report):
+def _take_fragment(s, data, q, six, ip, header, offset, end, more, tos):
     """Check one fragment against its queue and put it in; what became of it."""
     fq, directory = s.fq, s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
     policy = directory[FQDIR_POLICY]
@@ -84,17 +81,17 @@ def _take_fragment(s, data, q, six, ip, header, offset, end, more, tos, report):
         fq[q, FQ_FLAGS] |= FQ_LAST_IN
     if not more or end > length:
         fq[q, FQ_LEN] = end
-    reported = report[0, 0]
-    if report.shape[0] > 1 and fq[q, FQ_ROOT] != NONE:
-        _report_overlaps(s, data, q, six, header, offset, end, report)
+    reported = s.frag_misc[FM_OVERLAPS]
+    if s.overlaps.shape[0] and fq[q, FQ_ROOT] != NONE:
+        _note_overlaps(s, data, q, six, header, offset, end)
     if policy == POLICY_LINUX or policy == POLICY_LINUX_418:
         outcome = _put_in(s, data, q, header, offset, end, directory, policy)
     else:
         outcome = _cut_in(s, data, q, header, offset, end, directory, policy)
         if outcome == DUPLICATED:  # it never counted
             fq[q, FQ_FLAGS], fq[q, FQ_LEN] = flags, length
-    for row in range(reported + 1, report[0, 0] + 1):
-        report[row, REPORT_OUTCOME] = outcome
+    for row in range(reported, s.frag_misc[FM_OVERLAPS]):
+        s.overlaps[row, OVERLAP_OUTCOME] = outcome
     if outcome != KEPT:
         return outcome
     f = fq[q, FQ_FIRST]
@@ -140,19 +137,20 @@ def _cut_in(s, data, q, header, offset, end, directory, policy):
 
 
 @cold
-def _report_overlaps(s, data, q, six, header, offset, end, report):
+def _note_overlaps(s, data, q, six, header, offset, end):
     """Note each fragment held that has bytes in common, and how many of those differ."""
     skb, frag, fm = s.skb, s.frag, s.frag_misc
     here = max(0, min(end - offset, skb[SKB_AVAIL] - header))
-    most = min(report.shape[0] - 1, report[0, 0] + MOST_REPORTED)
+    report = s.overlaps
+    most = min(report.shape[0], fm[FM_OVERLAPS] + MOST_REPORTED)
     run = first_piece(s, q, offset)
     while run != NONE and frag[run, FRAG_OFFSET] < end:
         f = run
         while f != NONE and frag[f, FRAG_OFFSET] < end:
             begin, stop = max(offset, frag[f, FRAG_OFFSET]), min(end, frag[f, FRAG_END])
-            if begin < stop and report[0, 0] < most:
-                report[0, 0] += 1
-                row = report[0, 0]
+            row = fm[FM_OVERLAPS]
+            if begin < stop and row < most:
+                fm[FM_OVERLAPS] = row + 1
                 owner = frag[f, FRAG_OWNER]
                 skip = frag[f, FRAG_SKIP] + begin - frag[f, FRAG_OFFSET]
                 common = min(stop, offset + here) - begin
@@ -163,28 +161,28 @@ def _report_overlaps(s, data, q, six, header, offset, end, report):
                 for k in range(common):
                     if load8(data, at + k) != load8(s.datagram, COMPARED_AT + k):
                         differ += 1
-                report[row, REPORT_FRAME] = skb[SKB_FRAME]
-                report[row, REPORT_BEGIN], report[row, REPORT_END] = offset, end
-                report[row, REPORT_OTHER] = frag[owner, FRAG_FRAME]
-                report[row, REPORT_OTHER_BEGIN] = frag[f, FRAG_OFFSET]
-                report[row, REPORT_OTHER_END] = frag[f, FRAG_END]
-                report[row, REPORT_DIFFER], report[row, REPORT_COMPARED] = differ, common
-                report[row, REPORT_FAMILY] = 6 if six else 4
-                report[row, REPORT_ID] = fm[FM_ID] if six else fm[FM_ID] >> 8
-                report[row, REPORT_PROTOCOL] = skb[SKB_PROTOCOL]
-                report[row, REPORT_SRC_HI] = fm[FM_SRC_HI]
-                report[row, REPORT_SRC_LO] = fm[FM_SRC_LO]
-                report[row, REPORT_DST_HI] = fm[FM_DST_HI]
-                report[row, REPORT_DST_LO] = fm[FM_DST_LO]
-                report[row, REPORT_TIME] = skb[SKB_TIME_NS]
+                report[row, OVERLAP_FRAME] = skb[SKB_FRAME]
+                report[row, OVERLAP_BEGIN], report[row, OVERLAP_END] = offset, end
+                report[row, OVERLAP_OTHER] = frag[owner, FRAG_FRAME]
+                report[row, OVERLAP_OTHER_BEGIN] = frag[f, FRAG_OFFSET]
+                report[row, OVERLAP_OTHER_END] = frag[f, FRAG_END]
+                report[row, OVERLAP_DIFFER], report[row, OVERLAP_COMPARED] = differ, common
+                report[row, OVERLAP_FAMILY] = 6 if six else 4
+                report[row, OVERLAP_ID] = fm[FM_ID] if six else fm[FM_ID] >> 8
+                report[row, OVERLAP_PROTOCOL] = skb[SKB_PROTOCOL]
+                report[row, OVERLAP_SRC_HI] = fm[FM_SRC_HI]
+                report[row, OVERLAP_SRC_LO] = fm[FM_SRC_LO]
+                report[row, OVERLAP_DST_HI] = fm[FM_DST_HI]
+                report[row, OVERLAP_DST_LO] = fm[FM_DST_LO]
+                report[row, OVERLAP_TIME] = skb[SKB_TIME_NS]
             f = frag[f, FRAG_NEXT]
         run = next_run(s, run)
 
 
 @kernel
-def _join4(s, q, out, at, ihl, ecn):
-    """Put an IPv4 datagram together whose header is at `out[at]`; (length, captured), or (0, 0)."""
-    fq, length = s.fq, s.fq[q, FQ_LEN]
+def _join4(s, q, at, ihl, ecn):
+    """Put an IPv4 datagram together whose header is at `out_data[at]`; (length, captured), or (0, 0)."""
+    fq, out, length = s.fq, s.out_data, s.fq[q, FQ_LEN]
     if ihl + length > LARGEST:
         return 0, 0
     there = copy_payload(s, q, out, at + ihl)
@@ -198,9 +196,9 @@ def _join4(s, q, out, at, ihl, ecn):
 
 
 @kernel
-def _join6(s, q, out, at, header, ecn):
-    """Put an IPv6 datagram together whose headers are at `out[at]`; (length, captured), or (0, 0)."""
-    length = s.fq[q, FQ_LEN]
+def _join6(s, q, at, header, ecn):
+    """Put an IPv6 datagram together whose headers are at `out_data[at]`; (length, captured), or (0, 0)."""
+    out, length = s.out_data, s.fq[q, FQ_LEN]
     header -= ipv6.FRAGMENT_HEADER
     if header - ipv6.HEADER + length > LARGEST:
         return 0, 0
@@ -213,9 +211,9 @@ def _join6(s, q, out, at, header, ecn):
 
 
 @kernel
-def _join(s, q, six, out, at):
-    """The whole datagram of a killed queue to `out[at]`; (length, captured), or (0, 0)."""
-    directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
+def _join(s, q, six, at):
+    """The whole datagram of a killed queue to `out_data[at]`; (length, captured), or (0, 0)."""
+    directory, out = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4], s.out_data
     ecn = combined_ecn(s.fq[q, FQ_ECN])
     if directory[FQDIR_POLICY] > POLICY_LINUX_OLD:
         ecn = 0
@@ -226,9 +224,9 @@ def _join(s, q, six, out, at):
     link, header = s.frag[first, FRAG_LINK], s.frag[first, FRAG_HEADER]
     copy_header(s, first, header, out, at)
     if six:
-        length, there = _join6(s, q, out, at + link, header - link, ecn)
+        length, there = _join6(s, q, at + link, header - link, ecn)
     else:
-        length, there = _join4(s, q, out, at + link, header - link, ecn)
+        length, there = _join4(s, q, at + link, header - link, ecn)
     if length == 0:
         directory[FQDIR_OVERSIZE] += 1
         return 0, 0
@@ -238,41 +236,37 @@ def _join(s, q, six, out, at):
 
 
 @kernel
-def _note_out(rows, length, wire, cause):
+def _note_out(s, length, wire, cause):
     """Note a packet at the end of the output; returns its row."""
-    row, place = rows[0, OUT_COUNT] + 1, rows[0, OUT_BYTES]
-    rows[row, ROW_AT], rows[row, ROW_LENGTH], rows[row, ROW_WIRE] = place, length, wire
-    rows[row, ROW_CAUSE], rows[row, ROW_FRAMES], rows[row, ROW_COUNT] = cause, 0, 0
-    rows[0, OUT_COUNT] = row
-    rows[0, OUT_BYTES] = place + length
+    row, place = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
+    s.out[row, OUT_OFFSET], s.out[row, OUT_LENGTH], s.out[row, OUT_WIRE] = place, length, wire
+    s.out[row, OUT_CAUSE], s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = cause, 0, 0
+    s.misc[MISC_OUT_ROWS] = row + 1
+    s.misc[MISC_OUT_BYTES] = place + length
     return row
 
 
 @kernel
-def _give_datagram(s, q, six, rows, out, frames, cause):
+def _give_datagram(s, q, six, cause):
     """Join a complete queue and append the datagram to the output; JOINED or FAILED."""
     kill_queue(s, q)
     directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
-    length, there = _join(s, q, six, out, rows[0, OUT_BYTES])
-    fragments = s.fq[q, FQ_FRAGMENTS]
+    fragments, frames = s.fq[q, FQ_FRAGMENTS], s.frag_misc[FM_JOINED]
+    length, there = _join(s, q, six, s.misc[MISC_OUT_BYTES])
     if length == 0:
         directory[FQDIR_DISCARDED] += fragments
         destroy_queue(s, q, CONSUMED, R_NONE)
         return FAILED
     directory[FQDIR_DATAGRAMS] += 1
     directory[FQDIR_JOINED] += fragments
-    row = _note_out(rows, there, length, cause)
-    begin, count = rows[0, OUT_FRAMES], s.frag_misc[FM_JOINED]
-    for k in range(count):
-        frames[begin + k] = s.joined[k]
-    rows[row, ROW_FRAMES], rows[row, ROW_COUNT] = begin, count
-    rows[0, OUT_FRAMES] = begin + count
+    row = _note_out(s, there, length, cause)
+    s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = frames, s.frag_misc[FM_JOINED] - frames
     destroy_queue(s, q, CONSUMED, R_NONE)
     return JOINED
 
 
 @kernel
-def _receive(s, data, six, ip, header, offset, end, more, tos, rows, out, frames, report, cause):
+def _receive(s, data, six, ip, header, offset, end, more, tos, cause):
     """One fragment whose key is in FM_*; what became of it."""
     directory = FQDIR_IPV6 if six else FQDIR_IPV4
     s.fqdir[directory, FQDIR_FRAGMENTS] += 1
@@ -280,15 +274,15 @@ def _receive(s, data, six, ip, header, offset, end, more, tos, rows, out, frames
     if q == NONE:
         s.fqdir[directory, FQDIR_REFUSED] += 1
         return REFUSED
-    outcome = _take_fragment(s, data, q, six, ip, header, offset, end, more, tos, report)
+    outcome = _take_fragment(s, data, q, six, ip, header, offset, end, more, tos)
     if outcome == KEPT and is_complete(s, q):
-        outcome = _give_datagram(s, q, six, rows, out, frames, cause)
+        outcome = _give_datagram(s, q, six, cause)
     check_room(s)
     return outcome
 
 
 @kernel
-def _ip4(s, data, ip, user, rows, out, frames, report, cause):
+def _ip4(s, data, ip, user, cause):
     """An IPv4 packet; what became of it."""
     skb, fm = s.skb, s.frag_misc
     start, end = skb[SKB_LINK], skb[SKB_END]
@@ -313,7 +307,7 @@ def _ip4(s, data, ip, user, rows, out, frames, report, cause):
     offset = (fragment & OFFSET_MASK) * 8
     return _receive(
         s, data, False, ip, ip + ihl - start, offset, offset + total - ihl, fragment & MF,
-        load8(data, ip + TOS), rows, out, frames, report, cause,
+        load8(data, ip + TOS), cause,
     )  # fmt: skip
 
 
@@ -344,7 +338,7 @@ def _find_fragment_header(s, data, ip, total):
 
 
 @kernel
-def _ip6(s, data, ip, user, rows, out, frames, report, cause):
+def _ip6(s, data, ip, user, cause):
     """An IPv6 packet; what became of it."""
     skb, fm = s.skb, s.frag_misc
     start, end = skb[SKB_LINK], skb[SKB_END]
@@ -379,7 +373,7 @@ def _ip6(s, data, ip, user, rows, out, frames, report, cause):
     header = at + ipv6.FRAGMENT_HEADER
     return _receive(
         s, data, True, ip, ip + header - start, offset, offset + total - header, more,
-        load16be(data, ip) >> 4 & 0xFF, rows, out, frames, report, cause,
+        load16be(data, ip) >> 4 & 0xFF, cause,
     )  # fmt: skip
 
 
@@ -398,13 +392,13 @@ def expire_stream(s, now):
 @entry
 def defragment_burst(
     state, arena, offset, length, wire_length, time_ns, link_type, device, frame, outcome, whole,
-    rows, out, frames, report, begin, end,
+    begin, end,
 ):  # fmt: skip
     """Take packets [begin, end) of a batch; returns the first packet not done.
 
-    `outcome` gets what became of each.  `rows`, `out` and `frames` are the output (ROW_*): datagrams,
-    and with `whole` all that passed.  The return value is below `end` when one of them or `report`
-    has to be emptied, or the arrays of the engine have to grow, first.
+    `outcome` gets what became of each.  Datagrams, and with `whole` all that passed, are added to
+    `State.out`.  The return value is below `end` when that, `State.joined` or `State.overlaps` has to
+    be emptied, or the arrays of the engine have to grow, first.
     """
     s, data = open_state(state), open_bytes(arena)
     skb, misc, fm = s.skb, s.misc, s.frag_misc
@@ -414,10 +408,10 @@ def defragment_burst(
         start, size = offset[row], length[row]
         if (
             fm[FM_SHORT]
-            or rows[0, OUT_COUNT] + 2 > rows.shape[0]
-            or rows[0, OUT_BYTES] + max(size, DATAGRAM_BYTES) > out.shape[0]
-            or rows[0, OUT_FRAMES] + MOST_FRAGMENTS > frames.shape[0]
-            or (report.shape[0] > 1 and report[0, 0] + MOST_REPORTED >= report.shape[0])
+            or misc[MISC_OUT_ROWS] >= s.out.shape[0]
+            or misc[MISC_OUT_BYTES] + max(size, DATAGRAM_BYTES) > s.out_data.shape[0]
+            or fm[FM_JOINED] + MOST_FRAGMENTS > s.joined.shape[0]
+            or (s.overlaps.shape[0] and fm[FM_OVERLAPS] + MOST_REPORTED > s.overlaps.shape[0])
         ):
             return row
         now = max(misc[MISC_NOW_NS], time_ns[row])
@@ -432,11 +426,11 @@ def defragment_burst(
         status, ip, kind, _, vlan, _ = find_network(data, start, start + size, link_type[row])
         fate = PASSED
         if status == LINK_FOUND and kind == ETH_P_IP:
-            fate = _ip4(s, data, ip, vlan + 1, rows, out, frames, report, row)
+            fate = _ip4(s, data, ip, vlan + 1, row)
         elif status == LINK_FOUND and kind == ETH_P_IPV6:
-            fate = _ip6(s, data, ip, vlan + 1, rows, out, frames, report, row)
+            fate = _ip6(s, data, ip, vlan + 1, row)
         outcome[row] = fate
         if whole and (fate == PASSED or fate == ATOMIC or fate == CUT or fate == DAMAGED):
-            copy(out, rows[0, OUT_BYTES], data, start, size)
-            _note_out(rows, size, wire, row)
+            copy(s.out_data, misc[MISC_OUT_BYTES], data, start, size)
+            _note_out(s, size, wire, row)
     return end

@@ -1,0 +1,178 @@
+"""`frag`: fragments to datagrams, in order and not, many at a time, and under attack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from ippath.bench import fragments
+from ippath.bench.frag_peers import DPDK_MOST_PIECES, Dpdk, build_dpdk, find_scapy
+from ippath.bench.framework import Absent, Run, Variant, Workload
+from ippath.config import parse_host
+from ippath.defrag import Defragmenter, Limits
+from ippath.netns import Netns
+
+# (family, pieces, datagrams at a time, order, bytes of each fragment)
+TRAFFIC = (
+    (4, 2, 1, "in order", 64), (4, 4, 1, "in order", 64), (4, 8, 1, "in order", 64),
+    (4, 4, 1, "in order", 1400), (4, 8, 1, "reversed", 64), (4, 8, 1, "shuffled", 64),
+    (4, 4, 64, "shuffled", 64), (4, 2, 100_000, "in order", 64), (6, 4, 1, "in order", 64),
+    (6, 4, 64, "shuffled", 64),
+)  # fmt: skip
+STORES = ("list", "tree", "runs")  # in the order of history
+ATTACKED = (8, 4000)  # runs in a datagram
+SCAPY_DATAGRAMS = 200
+MEMORY = 1 << 30
+# between two fragments: a datagram that is attacked expires, or the next comes long before
+SLOWLY, AT_ONCE = 10_000_000, 1_000
+HONEST_SHARE = 20  # one of so many fragments is honest
+HOST = """\
+link set lo up
+link add r0 type tun
+link set r0 up
+addr add 10.0.0.1/24 dev r0
+listen udp 10.0.0.1:2000
+net.ipv4.ipfrag_max_dist = 0
+"""
+
+
+class Frag(Workload):
+    """Reassembly alone, beside peers; then a host under attack, with each step of Linux's rewrite."""
+
+    name = "frag"
+    summary = "fragments put together, in memory; a host whose fragments are attacked"
+    unit = "fragments"
+    target = "in order no slower than DPDK's rte_ip_frag, 100 times as fast as scapy"
+    quantities = {"share": "in reassembly %", "honest": "honest datagrams %"}
+    sizes = (100_000, 400_000)  # fragments
+
+    def set_up(self) -> None:
+        self._peers: list[Dpdk] = []
+        self._made = {one: self._fragments(*one) for one in TRAFFIC}
+        self._program, self._dpdk = build_dpdk(self.folder)
+        if self._program is None:
+            self.absent.append(Absent("DPDK rte_ip_frag", self._dpdk))
+        self._scapy, self._scapy_version = find_scapy()
+        if self._scapy is None:
+            self.absent.append(Absent("scapy", self._scapy_version))
+        self._load, self._honest_ones = under_attack(self.size // 4)
+
+    def _fragments(self, family: int, pieces: int, flows: int, order: str, size: int) -> np.ndarray:
+        count = self.size // 4 if size > 1000 else self.size
+        rounds = max(1, count // (pieces * flows))
+        return fragments.fragments(family, pieces, flows, rounds, order, size)
+
+    def variants(self) -> list[Variant]:
+        found: list[Variant] = []
+        for one, made in self._made.items():
+            found += self._honest(one, made)
+        for runs in ATTACKED:
+            made = fragments.attack(runs, max(1, self.size // 4 // runs))
+            for store, before in zip(STORES, ("", *STORES)):
+                run = holding(made, store)
+                found.append(Variant(f"{runs:,} runs", store, run, len(made), before=before))
+        for store, before in zip(STORES, ("", *STORES)):
+            run = self._receiving(store, SLOWLY, MEMORY)
+            group = "host under attack"
+            found.append(Variant(group, store, run, len(self._load), before=before))
+        run = self._receiving("runs", AT_ONCE, 4 << 20)
+        found.append(Variant("host, memory filled", "runs", run, len(self._load)))
+        return found
+
+    def _receiving(self, store: str, gap_ns: int, high: int) -> Run:
+        return receiving(self._load, self._honest_ones, store, gap_ns, high)
+
+    def _honest(self, one: tuple[int, int, int, str, int], made: np.ndarray) -> list[Variant]:
+        family, pieces, flows, order, size = one
+        many = f", {flows:,} at a time" if flows > 1 else ""
+        group = f"IPv{family}, {pieces} of {size} bytes {order}{many}"
+        datagrams = len(made) // pieces
+        found = [Variant(group, "ippath", joining(made, datagrams), len(made))]
+        if self._program is not None and pieces <= DPDK_MOST_PIECES:
+            dpdk = Dpdk(self._program, made, family, flows, datagrams)
+            self._peers.append(dpdk)
+            name = f"DPDK {self._dpdk}, no data copied"
+            found.append(Variant(group, name, dpdk.run, len(made), peer=True))
+        if self._scapy is not None and family == 4 and flows == 1:
+            few = made[: SCAPY_DATAGRAMS * pieces]
+            name = f"scapy {self._scapy_version}"
+            run = self._scapy_run([bytes(packet) for packet in few], len(few) // pieces)
+            found.append(Variant(group, name, run, len(few), peer=True))
+        return found
+
+    def _scapy_run(self, raw: list[bytes], datagrams: int) -> Run:
+        def run() -> None:
+            assert self._scapy is not None
+            got = self._scapy(raw)
+            if got != datagrams:
+                raise AssertionError(f"scapy put {got} of {datagrams} datagrams together")
+
+        return run
+
+    def tear_down(self) -> None:
+        """End the peers' processes."""
+        for peer in self._peers:
+            peer.close()
+
+
+def joining(made: np.ndarray, datagrams: int) -> Run:
+    """A run that puts all datagrams together, and makes sure that it does."""
+    batch = fragments.batch_of(made)
+
+    def run() -> None:
+        engine = Defragmenter(limits=Limits(memory=MEMORY), whole=False)
+        got = len(engine.push(batch))
+        if got != datagrams:
+            raise AssertionError(f"{got} of {datagrams} datagrams were put together")
+
+    return run
+
+
+def holding(made: np.ndarray, store: str) -> Run:
+    """A run that takes fragments of datagrams that are never whole."""
+    batch = fragments.batch_of(made)
+
+    def run() -> None:
+        engine = Defragmenter(limits=Limits(memory=MEMORY), store=store)
+        engine.push(batch)
+        if engine.waiting != len(made):
+            raise AssertionError(f"{engine.waiting} of {len(made)} fragments are held")
+
+    return run
+
+
+def under_attack(count: int) -> tuple[np.ndarray, int]:
+    """Holes in random order with honest datagrams of two fragments among them; how many of those."""
+    bad = fragments.attack(4000, max(1, count // 4000))
+    honest = max(1, len(bad) // HONEST_SHARE // 2)
+    good = fragments.fragments(4, 2, 1, honest, payload=8)
+    place = np.linspace(0, len(bad), len(good), endpoint=False).astype(np.int64)
+    return np.insert(bad, place, good, axis=0), honest
+
+
+def receiving(made: np.ndarray, honest: int, store: str, gap_ns: int, high: int) -> Run:
+    """A run that lets a host receive the load; says what share of the time reassembly took.
+
+    That is the time beyond what the same host takes when it refuses all fragments.
+    """
+    batch = fragments.batch_of(made, gap_ns)
+    batch.device = np.full(len(batch), 1, np.int32)
+    host = parse_host(HOST)
+
+    def received(limit: int) -> tuple[float, Netns]:
+        netns = Netns(host, switches={"fragment_store": store})
+        netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", limit)
+        begin = time.perf_counter()
+        netns.receive(batch)
+        return time.perf_counter() - begin, netns
+
+    without = min(received(0)[0] for _ in range(3))
+
+    def run() -> Mapping[str, float]:
+        seconds, netns = received(high)
+        whole = netns.totals().reassembly["ipv4"]["reassembled"]
+        return {"share": max(0.0, 100 * (1 - without / seconds)), "honest": 100 * whole / honest}
+
+    return run

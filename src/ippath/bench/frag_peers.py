@@ -1,0 +1,146 @@
+"""Other programs that put fragments together: DPDK's rte_ip_frag, scapy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ippath.bench.framework import WorkloadError
+
+# Packets of a file through a reassembly table, once for each line that comes in.  Like a driver it
+# takes a buffer for each packet; the header is copied, the data is taken to be there.
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_ip.h>
+#include <rte_ip_frag.h>
+#include <rte_mbuf.h>
+
+int main(int argc, char **argv) {
+    char *eal[] = {argv[0], "--no-huge", "-m", "1024", "--no-pci",
+                   "--no-telemetry", "--no-shconf", "--log-level", "1"};
+    if (argc < 6 || rte_eal_init(9, eal) < 0) return 1;
+    long count = atol(argv[2]), size = atol(argv[3]), six = atol(argv[4]), flows = atol(argv[5]);
+    long header = six ? 48 : 20, whole, k;
+    char *packets = malloc(count * size);
+    FILE *file = fopen(argv[1], "rb");
+    if (!file || fread(packets, size, count, file) != (size_t)count) return 2;
+    struct rte_mempool *pool =
+        rte_pktmbuf_pool_create("p", flows * 9 + 8191, 256, 0, 128 + 2048, rte_socket_id());
+    uint32_t most = 1024;
+    while (most < 2 * flows) most *= 2;
+    struct rte_ip_frag_tbl *table = rte_ip_frag_table_create(
+        most, 16, most, rte_get_tsc_hz() * 3600, rte_socket_id());
+    static struct rte_ip_frag_death_row row;
+    if (!pool || !table) return 3;
+    puts("ready");
+    fflush(stdout);
+    while (getchar() != EOF) {
+        for (whole = k = 0; k < count; k++) {
+            struct rte_mbuf *m = rte_pktmbuf_alloc(pool), *joined;
+            if (!m) return 4;
+            char *data = rte_pktmbuf_mtod(m, char *);
+            memcpy(data, packets + k * size, header);
+            m->data_len = m->pkt_len = size;
+            m->l2_len = 0;
+            m->l3_len = header;
+            if (six)
+                joined = rte_ipv6_frag_reassemble_packet(table, &row, m, rte_rdtsc(),
+                    (struct rte_ipv6_hdr *)data, (struct rte_ipv6_fragment_ext *)(data + 40));
+            else
+                joined = rte_ipv4_frag_reassemble_packet(table, &row, m, rte_rdtsc(),
+                    (struct rte_ipv4_hdr *)data);
+            if (joined) {
+                whole++;
+                rte_pktmbuf_free(joined);
+            }
+            rte_ip_frag_free_death_row(&row, 0);
+        }
+        printf("%ld\n", whole);
+        fflush(stdout);
+    }
+    return 0;
+}
+"""
+DPDK_MOST_PIECES = 8  # RTE_LIBRTE_IP_FRAG_MAX_FRAG of Debian's build
+
+
+def build_dpdk(folder: Path) -> tuple[Path | None, str]:
+    """(the program or None, DPDK's version or why there is none)."""
+    compiler = shutil.which("cc")
+    if compiler is None or shutil.which("pkg-config") is None:
+        return None, "needs a C compiler and pkg-config"
+    found = _text("pkg-config", "--modversion", "libdpdk")
+    if not found:
+        return None, "not installed (apt-get install libdpdk-dev)"
+    source, program = folder / "dpdk_frag.c", folder / "dpdk_frag"
+    source.write_text(PROGRAM)
+    flags = _text("pkg-config", "--cflags", "libdpdk").split()
+    libraries = _text("pkg-config", "--libs", "libdpdk").split()
+    command = [compiler, "-O3", *flags, str(source), "-o", str(program), *libraries]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return None, f"does not compile: {done.stderr.strip().splitlines()[-1:]}"
+    return program, found
+
+
+def _text(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+class Dpdk:
+    """A process that has the packets and takes them once for each `run`."""
+
+    def __init__(self, program: Path, made: np.ndarray, family: int, flows: int, datagrams: int):
+        self._datagrams = datagrams
+        path = program.with_name(f"packets-{len(list(program.parent.iterdir()))}")
+        path.write_bytes(made.tobytes())
+        words = [str(program), str(path), *map(str, made.shape), str(int(family == 6)), str(flows)]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != b"ready\n":
+            raise WorkloadError(f"DPDK does not start (exit code {self._process.wait()})")
+
+    def run(self) -> None:
+        """All packets through the table; raises AssertionError if not every datagram was whole."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        got = int(process.stdout.readline() or -1)
+        if got != self._datagrams:
+            raise AssertionError(f"DPDK put {got} of {self._datagrams} datagrams together")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def find_scapy() -> tuple[Callable[[list[bytes]], int] | None, str]:
+    """(a function that counts the datagrams it puts together, its version), or (None, why not)."""
+    try:
+        found = version("scapy")
+        import logging
+
+        logging.getLogger("scapy").setLevel(logging.ERROR)
+        from scapy.layers.inet import IP, defragment
+    except (ImportError, PackageNotFoundError):
+        return None, "not installed (pip install scapy)"
+
+    def run(raw: list[bytes]) -> int:
+        whole: Any = defragment([IP(packet) for packet in raw])
+        return sum(packet.frag == 0 and not packet.flags.MF for packet in whole)
+
+    return run, found
