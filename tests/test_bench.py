@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ippath.bench import fragments
+from ippath.bench.frag import AT_ONCE, SLOWLY, Frag, holding, joining, receiving, under_attack
+from ippath.bench.frag_peers import Dpdk, build_dpdk
 from ippath.bench import (
     WORKLOADS, UnknownWorkload, check_name, measure_workload, peers, tables, traffic,
 )  # fmt: skip
@@ -388,6 +391,59 @@ def test_the_replay_workload_covers_every_packet(tmp_path: Path) -> None:
             variant.run()
 
 
+@pytest.mark.parametrize(("family", "pieces", "flows"), [(4, 2, 1), (4, 8, 64), (6, 4, 64)])
+@pytest.mark.parametrize("order", fragments.ORDERS)
+def test_made_fragments_make_datagrams(family: int, pieces: int, flows: int, order: str) -> None:
+    made = fragments.fragments(family, pieces, flows, 2, order)
+    assert len(made) == 2 * flows * pieces
+    joining(made, 2 * flows)()
+    with pytest.raises(AssertionError, match="datagrams were put together"):
+        joining(made[:-1], 2 * flows)()
+    raw = [bytes(packet) for packet in made]
+    assert len(set(raw)) == len(raw)
+    if family == 4:
+        assert all(internet_checksum(packet[:20]) == 0 for packet in raw)
+
+
+@pytest.mark.parametrize("store", ["list", "tree", "runs"])
+def test_attacks_are_held_whatever_the_store(store: str) -> None:
+    holding(fragments.attack(50, 3), store)()
+    load, honest = under_attack(4000)
+    found = receiving(load, honest, store, SLOWLY, 64 << 20)()
+    assert found is not None and found["honest"] == 100 and 0 < found["share"] < 100
+
+
+def test_a_filled_memory_refuses_the_honest_too() -> None:
+    load, honest = under_attack(4000)
+    found = receiving(load, honest, "runs", AT_ONCE, 200_000)()
+    assert found is not None and found["honest"] < 30
+
+
+def test_the_frag_workload_has_each_step_of_the_rewrite(tmp_path: Path) -> None:
+    workload = Frag(tmp_path, quick=True, size=4000)
+    workload.set_up()
+    workload._program = None
+    steps = [v for v in workload.variants() if v.name in ("list", "tree", "runs")]
+    assert [(v.name, v.before) for v in steps[:3]] == [
+        ("list", ""), ("tree", "list"), ("runs", "tree"),
+    ]  # fmt: skip
+    assert len({v.group for v in steps}) == 4
+    workload.tear_down()
+
+
+def test_dpdk_puts_the_same_datagrams_together(tmp_path: Path) -> None:
+    program, why = build_dpdk(tmp_path)
+    if program is None:
+        pytest.skip(why)
+    made = fragments.fragments(4, 4, 8, 5, "shuffled")
+    try:
+        peer = Dpdk(program, made, 4, 8, 4, True)
+    except WorkloadError as problem:
+        pytest.skip(str(problem))
+    peer.run()
+    peer.close()
+
+
 def test_the_start_workload_runs_the_command_line(tmp_path: Path) -> None:
     workload = Start(tmp_path, quick=True, size=40 * traffic.RECORD)
     workload.set_up()
@@ -460,7 +516,7 @@ def test_without_a_name_the_workloads_are_listed(capsys: pytest.CaptureFixture[s
 def test_an_unknown_workload_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "reply"]) == 2
     assert "did you mean replay?" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(UnknownWorkload, match="replay, start, memory"):
+    with pytest.raises(UnknownWorkload, match="replay, frag, start, memory"):
         check_name("nothing")
 
 

@@ -407,6 +407,34 @@ def test_floods_stay_within_the_limit(policy: str) -> None:
     settled(engine)
 
 
+def test_a_minute_of_flood_never_takes_a_hundredth_more_than_the_limit() -> None:
+    engine = Defragmenter(whole=False)
+    made = [ip4(*HERE4, bytes(1480), proto=17, mf=True, ident=k) for k in range(3000)]
+    for second in range(0, 60, 20):
+        batch = PacketBatch.from_packets(made, time_ns=second * SECOND, interval_ns=SECOND // 150)
+        engine.push(batch)
+    found = engine.statistics()
+    assert found["refused"] > 0 and found["expired"] > 0
+    assert found["memory_limit"] * 0.99 < found["memory_peak"] <= found["memory_limit"] * 1.01
+
+
+@pytest.mark.parametrize("store", ["runs", "tree", "list"])
+def test_older_ways_to_keep_fragments_give_the_same_datagrams(store: str) -> None:
+    generator = random.Random(11)
+    body = generator.randbytes(4000)
+    parts: list[Piece] = [(k, body[k : k + 40], k < 3960) for k in range(0, 4000, 40)]
+    parts += [parts[7], parts[50]]  # again
+    for _ in range(5):
+        generator.shuffle(parts)
+        engine = Defragmenter(store=store, whole=False)
+        last = [p for p in parts if p not in (parts[-1],)]
+        (out,) = list(engine.push(PacketBatch.from_packets(packets(last + parts[-1:]))))[:1]
+        assert out[20:] == body
+        settled(engine)
+    with pytest.raises(ValueError, match="store is one of runs, tree, list"):
+        Defragmenter(store="hash")
+
+
 def test_teardrop_and_ping_of_death() -> None:
     teardrop = [(0, bytes(36), True), (24, bytes(4), False)]
     for policy in POLICIES:

@@ -40,6 +40,7 @@ OUTCOMES = (
 )  # fmt: skip
 PASSING = ("passed", "atomic", "cut", "damaged")  # outcomes of packets that are left as they are
 _OUT_BYTES, _OUT_ROWS, _OUT_FRAMES, _REPORTS = 4 << 20, 1 << 14, 1 << 16, 1 << 10
+_MOST_OUT_BYTES = 256 << 20
 _MOST_NUMBERS = 4000  # of frames in one comment
 
 
@@ -131,6 +132,7 @@ class Defragmenter:
         """
         outcome = np.zeros(len(batch), np.int64)
         frames = batch.frame_numbers
+        self._make_room(batch)
         parts = []
         done = 0
         while True:
@@ -206,6 +208,22 @@ class Defragmenter:
         )
         misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = state.frag_misc[T.FM_JOINED] = 0
         return taken
+
+    def _make_room(self, batch: PacketBatch) -> None:
+        """Let all that can come out fit into the output at once, up to a limit."""
+        state, packets = self._state, len(batch)
+        held = int(state.fqdir[:, T.FQDIR_MEM].sum())  # more than the bytes that are held
+        most = int(batch.length.sum()) + held + 2 * T.DATAGRAM_BYTES
+        larger: dict[str, np.ndarray] = {}
+        if len(state.out_data) < (size := min(most, _MOST_OUT_BYTES)):
+            larger["out_data"] = np.empty(size, np.uint8)
+        if len(state.out) <= packets:
+            larger["out"] = np.zeros((packets + 1, T.OUT_COLUMNS), np.int64)
+        fragments = packets + self.waiting + T.MOST_FRAGMENTS if packets >= _OUT_ROWS else 0
+        if len(state.joined) < fragments:
+            larger["joined"] = np.zeros(fragments, np.int64)
+        if larger:
+            self._renew(**larger)
 
     def _renew(self, **arrays: np.ndarray) -> None:
         self._state = self._state._replace(**arrays)

@@ -91,11 +91,12 @@ class Frag(Workload):
         datagrams = len(made) // pieces
         found = [Variant(group, "ippath", joining(made, datagrams), len(made))]
         if self._program is not None and pieces <= DPDK_MOST_PIECES:
-            dpdk = Dpdk(self._program, made, family, flows, datagrams)
-            self._peers.append(dpdk)
-            name = f"DPDK {self._dpdk}, no data copied"
-            found.append(Variant(group, name, dpdk.run, len(made), peer=True))
-        if self._scapy is not None and family == 4 and flows == 1:
+            for copied in (False, True):
+                dpdk = Dpdk(self._program, made, family, flows, pieces, copied)
+                self._peers.append(dpdk)
+                name = f"DPDK {self._dpdk}, {'all' if copied else 'no'} data copied"
+                found.append(Variant(group, name, dpdk.run, len(made), peer=True))
+        if self._scapy is not None and (family, flows, order) == (4, 1, "in order"):
             few = made[: SCAPY_DATAGRAMS * pieces]
             name = f"scapy {self._scapy_version}"
             run = self._scapy_run([bytes(packet) for packet in few], len(few) // pieces)

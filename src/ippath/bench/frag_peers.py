@@ -13,8 +13,9 @@ import numpy as np
 
 from ippath.bench.framework import WorkloadError
 
-# Packets of a file through a reassembly table, once for each line that comes in.  Like a driver it
-# takes a buffer for each packet; the header is copied, the data is taken to be there.
+# Packets of a file through a reassembly table, once for each line that comes in, each in a buffer of
+# its own as a driver has it.  Either only the header is copied, and the data is taken to be there; or
+# all of the packet, and of the datagram, as a program does that reads and writes captures.
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,18 +29,18 @@ PROGRAM = r"""
 int main(int argc, char **argv) {
     char *eal[] = {argv[0], "--no-huge", "-m", "1024", "--no-pci",
                    "--no-telemetry", "--no-shconf", "--log-level", "1"};
-    if (argc < 6 || rte_eal_init(9, eal) < 0) return 1;
+    if (argc < 8 || rte_eal_init(9, eal) < 0) return 1;
     long count = atol(argv[2]), size = atol(argv[3]), six = atol(argv[4]), flows = atol(argv[5]);
-    long header = six ? 48 : 20, whole, k;
-    char *packets = malloc(count * size);
+    long held = flows * atol(argv[6]), copied = atol(argv[7]), header = six ? 48 : 20, whole, k;
+    char *packets = malloc(count * size), *out = malloc(1 << 20);
     FILE *file = fopen(argv[1], "rb");
     if (!file || fread(packets, size, count, file) != (size_t)count) return 2;
     struct rte_mempool *pool =
-        rte_pktmbuf_pool_create("p", flows * 9 + 8191, 256, 0, 128 + 2048, rte_socket_id());
+        rte_pktmbuf_pool_create("p", held + 8191, 256, 0, 256 + size, rte_socket_id());
     uint32_t most = 1024;
     while (most < 2 * flows) most *= 2;
     struct rte_ip_frag_tbl *table = rte_ip_frag_table_create(
-        most, 16, most, rte_get_tsc_hz() * 3600, rte_socket_id());
+        most / 8, 16, most, rte_get_tsc_hz() * 3600, rte_socket_id());
     static struct rte_ip_frag_death_row row;
     if (!pool || !table) return 3;
     puts("ready");
@@ -49,7 +50,7 @@ int main(int argc, char **argv) {
             struct rte_mbuf *m = rte_pktmbuf_alloc(pool), *joined;
             if (!m) return 4;
             char *data = rte_pktmbuf_mtod(m, char *);
-            memcpy(data, packets + k * size, header);
+            memcpy(data, packets + k * size, copied ? size : header);
             m->data_len = m->pkt_len = size;
             m->l2_len = 0;
             m->l3_len = header;
@@ -61,6 +62,11 @@ int main(int argc, char **argv) {
                     (struct rte_ipv4_hdr *)data);
             if (joined) {
                 whole++;
+                if (copied) {
+                    char *to = out;
+                    for (m = joined; m; to += m->data_len, m = m->next)
+                        memcpy(to, rte_pktmbuf_mtod(m, char *), m->data_len);
+                }
                 rte_pktmbuf_free(joined);
             }
             rte_ip_frag_free_death_row(&row, 0);
@@ -100,11 +106,14 @@ def _text(*command: str) -> str:
 class Dpdk:
     """A process that has the packets and takes them once for each `run`."""
 
-    def __init__(self, program: Path, made: np.ndarray, family: int, flows: int, datagrams: int):
-        self._datagrams = datagrams
+    def __init__(
+        self, program: Path, made: np.ndarray, family: int, flows: int, pieces: int, copied: bool
+    ):
+        self._datagrams = len(made) // pieces
         path = program.with_name(f"packets-{len(list(program.parent.iterdir()))}")
         path.write_bytes(made.tobytes())
-        words = [str(program), str(path), *map(str, made.shape), str(int(family == 6)), str(flows)]
+        numbers = (*made.shape, int(family == 6), flows, pieces, int(copied))
+        words = [str(program), str(path), *map(str, numbers)]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
