@@ -55,7 +55,7 @@ fuzz: $(VENV)/.stamp
 
 MINUTES ?= 5
 differ: $(VENV)/.stamp
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.kernel.differ --minutes $(MINUTES) --seed $(SEED)
+	PYTHONPATH=src $(BIN)/python -m tests.kernel.differ --minutes $(MINUTES) --seed $(SEED)
 
 record: $(VENV)/.stamp
 	$(BIN)/python -m tests.kernel.record

@@ -21,7 +21,7 @@ from ippath.cli import ENDED_EARLY, FINE, INTERNAL, WRONG_INPUT, build, main, re
 from ippath.reasons import DROPPED, FORWARDED, reason_code
 from ippath.report.watch import DropDestinations
 from tests.captures import SHARED
-from tests.kernel.packets import ip4, ip6
+from ippath.verify.packets import ip4, ip6
 
 ROOT = Path(__file__).resolve().parent.parent
 CAPTURE, HOST = str(ROOT / "demo/office.pcapng"), str(ROOT / "demo/office.host")

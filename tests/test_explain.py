@@ -20,7 +20,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config import parse_host
 from ippath.explain import Explanation, explain, resolve_sysctl
 from ippath.netns import Netns
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     echo, echo6, eth, fragment_header, hop_by_hop, icmp, icmp6, ip4, ip6, routing, tcp, udp,
 )  # fmt: skip
 from tests.shared import captures_with_hosts, needs_captures

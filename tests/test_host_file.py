@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from ippath.config import HostErrors, HostWarning, load, new_host, parse, parse_host, render_host
 from ippath.model import Address, Host, Listener, Neighbour, Nexthop, Route, Rule
-from tests.kernel.scenarios import Run, all_scenarios
+from ippath.verify.scenario import Run
+from tests.kernel.scenarios import all_scenarios
 
 ROOT = Path(__file__).resolve().parent.parent
 

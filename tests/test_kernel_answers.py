@@ -7,17 +7,21 @@ byte and in order, datagrams by socket, counters, drop reasons.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import pytest
 
-from tests.kernel import recorder
-from tests.kernel.differ import Generator, ask, differences
-from tests.kernel.normal import normalise, words
-from tests.kernel.packets import checksum, eth, ip4, ip6, record_route, udp
-from tests.kernel.record import RECORDINGS, load
-from tests.kernel.scenarios import Together, all_scenarios
+from ippath.verify.compare import compare
+from ippath.verify.namespace import KernelError, available, kernel_version
+from ippath.verify.on_ippath import Ippath
+from ippath.verify.on_kernel import Kernel
+from ippath.verify.shrink import ask_both
+from tests.kernel.differ import Generator
+from ippath.verify.normal import Normal, words
+from ippath.verify.packets import checksum, eth, ip4, ip6, record_route, udp
+from tests.kernel.record import RECORDINGS, answer_of, ask, load
+from ippath.verify.scenario import Together
+from tests.kernel.scenarios import all_scenarios
 
 SCENARIOS = {s.name: s for s in all_scenarios()}
 RECORDED = load()
@@ -55,27 +59,17 @@ LIVE_SAMPLE = (
 )
 
 
-def _module_exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("name", RECORDED)
 def test_same_as_the_kernel(name: str) -> None:
-    if not all(map(_module_exists, ("ippath.netns", "ippath.config.host_file"))):
-        pytest.skip("the packet path is not there yet")
-    from tests.kernel.compare import Replay
-
-    replay = Replay(SCENARIOS[name])
-    differences = replay.differences(RECORDED[name]["steps"])
+    scenario = SCENARIOS[name]
+    found = compare(scenario, answer_of(RECORDED[name]), Ippath().run(scenario))
     if name in KNOWN_DIFFERENCES:
-        assert differences, f"{name} agrees with the kernel again: take it off KNOWN_DIFFERENCES"
+        assert found.differences, f"{name} agrees again: take it off KNOWN_DIFFERENCES"
         pytest.xfail(KNOWN_DIFFERENCES[name])
-    assert not differences, "\n" + SCENARIOS[name].host + "\n" + "\n".join(differences)
+    told = "\n".join(map(str, found.differences))
+    assert not found.differences, f"\n{scenario.host}\n{told}"
     if name not in MAY_BE_UNSUPPORTED:
-        assert not replay.skipped, "ippath judged unsupported: " + "; ".join(replay.skipped)
+        assert not found.skipped, "ippath judged unsupported: " + "; ".join(found.skipped)
 
 
 def test_every_scenario_is_recorded_as_it_is() -> None:
@@ -83,7 +77,7 @@ def test_every_scenario_is_recorded_as_it_is() -> None:
     assert list(SCENARIOS) and set(SCENARIOS) == set(RECORDED)
     stale = []
     for name, scenario in SCENARIOS.items():
-        asked = [p for s in RECORDED[name]["steps"] for sent in s["in"].values() for p in sent]
+        asked = [p.hex() for o in answer_of(RECORDED[name]).outcomes for p in o.packets]
         table = [p.hex() for s in scenario.steps for p in getattr(s, "packets", {}).values()]
         if asked != table or RECORDED[name]["host"] != scenario.host.splitlines():
             stale.append(name)
@@ -97,64 +91,69 @@ def test_recordings_name_their_kernel() -> None:
 
 def test_lists_were_lists() -> None:
     """A source that fails alone was forwarded behind a good one: only the hint does that."""
-    alone = RECORDED["list: one by one for comparison"]["steps"]
-    assert sum(step["counters"].get("IpForwDatagrams", 0) for step in alone) == 2
-    (together,) = RECORDED["list: good first"]["steps"]
-    assert together["counters"]["IpForwDatagrams"] == 8
-    (after_bad,) = RECORDED["list: bad first"]["steps"]
-    assert after_bad["counters"]["TcpExtIPReversePathFilter"] == 1
+    alone = answer_of(RECORDED["list: one by one for comparison"]).outcomes
+    assert sum(step.counters.get("IpForwDatagrams", 0) for step in alone) == 2
+    (together,) = answer_of(RECORDED["list: good first"]).outcomes
+    assert together.counters["IpForwDatagrams"] == 8
+    (after_bad,) = answer_of(RECORDED["list: bad first"]).outcomes
+    assert after_bad.counters["TcpExtIPReversePathFilter"] == 1
     for scenario in SCENARIOS.values():
         for step in scenario.steps:
             assert not isinstance(step, Together) or len(step.packets) <= 8, scenario.name
 
 
-@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
-def test_the_running_kernel_still_says_so() -> None:
-    if not recorder.kernel_version().startswith("6.18"):
-        pytest.skip(f"recorded on 6.18, this is {recorder.kernel_version()}")
+needs_kernel = pytest.mark.skipif(
+    bool(available()) or not kernel_version().startswith("6.18"),
+    reason=available() or f"the reference is 6.18, this is {kernel_version()}",
+)
+
+
+@pytest.fixture(scope="module")
+def kernel():
     try:
-        answers = recorder.record([SCENARIOS[name] for name in LIVE_SAMPLE])
-    except recorder.RecorderError as problem:  # a container without the needed privileges
-        if "Operation not permitted" in str(problem) or "mount" in str(problem):
-            pytest.skip("namespaces or tracefs are not allowed here")
-        raise
-    for name, answer in answers.items():
+        with Kernel() as kernel:
+            kernel.run(SCENARIOS["forward"])
+            yield kernel
+    except KernelError as problem:  # a container without the needed privileges
+        pytest.skip(f"namespaces or trace events are not allowed here: {problem}")
+
+
+@needs_kernel
+def test_the_running_kernel_still_says_so(kernel: Kernel) -> None:
+    for name, answer in ask(SCENARIOS[name] for name in LIVE_SAMPLE).items():
         assert answer == RECORDED[name], name
 
 
-@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
+@needs_kernel
 @pytest.mark.parametrize("family", [4, 6])
-def test_random_hosts_agree_with_the_running_kernel(family: int) -> None:
+def test_random_hosts_agree_with_the_running_kernel(kernel: Kernel, family: int) -> None:
     """A few hosts that nobody chose; `make differ` asks for minutes."""
-    if not recorder.kernel_version().startswith("6.18"):
-        pytest.skip(f"the reference is 6.18, this is {recorder.kernel_version()}")
-    generator = Generator(seed=2026, families=(family,))
-    scenarios = [generator.scenario() for _ in range(6)]
-    try:
-        answers = recorder.record(scenarios)
-    except recorder.RecorderError as problem:
-        if "Operation not permitted" in str(problem) or "mount" in str(problem):
-            pytest.skip("namespaces or tracefs are not allowed here")
-        raise
-    assert sum("error" not in answer for answer in answers.values()) >= 2
-    for scenario in scenarios:
-        if differences(scenario, answers[scenario.name]):
-            assert not ask(scenario), scenario.host  # a busy machine is asked twice
+    generator, asked = Generator(seed=2026, families=(family,)), 0
+    for _ in range(6):
+        scenario = generator.scenario()
+        found = ask_both(scenario, kernel, Ippath())
+        asked += found is not None
+        if found and found.differences:  # a busy machine is asked twice
+            again = ask_both(scenario, kernel, Ippath())
+            assert again and not again.differences, scenario.host + str(again.differences[0])
+    assert asked >= 2
 
 
 def test_only_what_is_random_is_made_equal() -> None:
-    received = ip4("10.0.0.2", "10.1.0.2", ident=5)
+    normal = Normal()
+    normal.receive(ip4("10.0.0.2", "10.1.0.2", ident=5))
     forwarded = ip4("10.0.0.2", "10.1.0.2", ident=5, ttl=63)
-    assert normalise(forwarded, [received]) == forwarded
+    assert normal(forwarded) == forwarded
     own = ip4("10.0.0.1", "10.0.0.2", ident=77)
-    assert normalise(own, [received]) == ip4("10.0.0.1", "10.0.0.2", ident=0)
+    assert normal(own) == ip4("10.0.0.1", "10.0.0.2", ident=0)
     damaged = ip4("10.0.0.1", "10.0.0.2", ident=77, damage=1)
-    assert normalise(damaged, [received]) == damaged
+    assert normal(damaged) == damaged
     labelled = ip6("2001:db8::1", "2001:db8::2", label=9, traffic_class=0xB9)
     cleared = ip6("2001:db8::1", "2001:db8::2", label=0, traffic_class=0xB9)
-    assert normalise(labelled, []) == cleared
-    assert normalise(labelled, [labelled]) == labelled
-    assert normalise(eth(own), [received]) == eth(ip4("10.0.0.1", "10.0.0.2", ident=0))
+    assert normal(labelled) == cleared
+    assert normal(eth(own)) == eth(ip4("10.0.0.1", "10.0.0.2", ident=0))
+    normal.receive(labelled)
+    assert normal(labelled) == labelled
 
 
 def test_packets_are_well_formed_by_default() -> None:

@@ -21,7 +21,7 @@ from ippath.cli import FINE, main
 from ippath.config import parse_host
 from ippath.netns import Netns
 from tests import captures as make
-from tests.kernel.packets import Upper, echo, icmp, ip4, ip6, udp
+from ippath.verify.packets import Upper, echo, icmp, ip4, ip6, udp
 
 ECHO_REPLY = icmp(0, 0, 7 << 16 | 1, b"ping-data")
 
@@ -302,7 +302,7 @@ def forwarded(first: int, *packets: bytes) -> tuple[list[str], list[tuple[str, b
         PacketBatch.from_packets(list(packets), device=row), collect_output=True
     )  # fmt: skip
     names = [f"{v} {r}" for v, r in zip(verdicts.verdict_names, verdicts.reason_names)]
-    return names, [(device, raw) for device, raw, _ in netns.take_output()]
+    return names, [(sent.device, sent.packet) for sent in netns.take_output()]
 
 
 def put_together(fragments: list[bytes]) -> bytes:

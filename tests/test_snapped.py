@@ -12,7 +12,7 @@ from ippath.cli import FINE, main
 from ippath.config import parse_host
 from ippath.netns import Netns
 from tests import captures as make
-from tests.kernel.packets import ip4, ip6, udp
+from ippath.verify.packets import ip4, ip6, udp
 
 HOST = """
 ip link add r0 type tun

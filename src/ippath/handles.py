@@ -36,7 +36,7 @@ _STATE: dict[str, Any] = {
     "frag": T.FRAG_COLUMNS, "frag_link": 0, "frag_data": "bytes", "frag_misc": 0, "datagram": "bytes", "joined": 0, "overlaps": T.OVERLAP_COLUMNS,
     "skb": 0, "hint": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
-    "out": T.OUT_COLUMNS, "out_data": "bytes",
+    "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
 }  # fmt: skip
 
 

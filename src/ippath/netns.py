@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,7 @@ FRAGMENT_LIMITS = {
 MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
 TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
 _hash = plain(mix32)
+_MASK = (1 << 64) - 1
 
 # protocols with a handler on every Linux host: ICMP, IGMP, TCP, UDP, UDP-Lite; IPv6: TCP, UDP,
 # UDP-Lite, ICMPv6.  Others need a module or a raw socket (`listen proto N`).
@@ -64,6 +65,35 @@ class Totals:
     reassembly: dict[str, dict[str, int]]  # by family, see ippath.frag.arena.STATISTICS
 
 
+class Sent(NamedTuple):
+    """A packet that left: device, bytes, when, and the frame number of the packet that caused it."""
+
+    device: str
+    packet: bytes
+    time_ns: int
+    cause: int
+
+
+@dataclass
+class Taken:
+    """A datagram that a socket took, with what `recvmsg` says beside it.
+
+    `listener` is its number in `Host.listeners`; `spec_dst` the address to answer from (IPv4,
+    `ipi_spec_dst`), `tos` the traffic class, `ttl` the hop limit, `cause` the frame number.
+    """
+
+    listener: int
+    payload: bytes
+    source: str
+    port: int
+    destination: str
+    spec_dst: str
+    device: str
+    ttl: int
+    tos: int
+    cause: int
+
+
 class Netns:
     """A Linux host that receives packets.
 
@@ -78,14 +108,43 @@ class Netns:
         Raises `ippath.switches.SwitchError` for a switch or value that does not exist.
         """
         self.host = host
-        self.switches = resolve({**host.switches, **(switches or {})})
+        self._given_switches = switches or {}
+        self.switches = resolve({**host.switches, **self._given_switches})
         self.seed = seed
         self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
         self._made: dict[str, Any] = {}
+        self._sent: list[tuple[np.ndarray, np.ndarray]] = []
+        self._taken: list[tuple[np.ndarray, np.ndarray]] = []
         self.tables = self._build()
         self.state = self._new_state()
         self._tables_handle = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
+
+    def change(self, host: Host) -> None:
+        """Go on as `host`: new tables; counters, rate limits, queues and the clock stay.
+
+        Rows in `Verdicts` before the change belong to the tables of then.
+        """
+        old_host, old, old_sockets = self.host, self.state, self.tables.socket
+        self._drain()
+        self.host = host
+        self.switches = resolve({**host.switches, **self._given_switches})
+        self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
+        self._made = {}
+        self.tables = self._build()
+        self.state = state = self._new_state()
+        for name in ("counters", "verdicts", "reasons", "peer", "misc"):
+            getattr(state, name)[:] = getattr(old, name)
+        state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        for row, device in enumerate(old_host.devices):
+            if device.name in self._device_rows:
+                state.devstat[self._device_rows[device.name]] = old.devstat[row]
+        rows = {number: k for k, number in enumerate(self.tables.socket[:, T.SOCK_LISTENER])}
+        for row, number in enumerate(old_sockets[:, T.SOCK_LISTENER]):
+            if number in rows:
+                state.sockq[rows[number]] = old.sockq[row]
+        self._tables_handle = tables_handle(self.tables)
+        self._state_handle = state_handle(state)
 
     @classmethod
     def from_file(
@@ -405,6 +464,8 @@ class Netns:
             scratch=np.zeros(T.SCRATCH_BYTES, np.uint8),
             out=np.zeros((0, T.OUT_COLUMNS), np.int64),
             out_data=np.zeros(0, np.uint8),
+            taken=np.zeros((0, T.TAKEN_COLUMNS), np.int64),
+            taken_data=np.zeros(0, np.uint8),
         )
         state.hint[T.HINT_VALID] = state.hint[T.HINT_PENDING] = 0
         return state
@@ -436,27 +497,25 @@ class Netns:
         batch: PacketBatch,
         *,
         collect_output: bool = False,
+        collect_datagrams: bool = False,
         continue_list: bool = False,
+        lists: bool = True,
         trace: np.ndarray | None = None,
     ) -> Verdicts:
         """Receive a batch, in order, and give each packet's verdict.
 
         `batch.device` holds rows of `host.devices` (see `map_interfaces`); a row out of range gets
         the verdict `unsupported`, NO_DEVICE.  With `collect_output` packets sent are kept for
-        `take_output`.  A batch starts a new receive list unless `continue_list` is set.
+        `take_output`, with `collect_datagrams` what sockets took for `take_datagrams`.  A batch starts a new receive list unless `continue_list` is set; without `lists` each
+        packet comes alone, as from a device without NAPI.
         """
         from ippath.rx.burst import OUTSIDE, receive_burst
 
         n = len(batch)
         table = np.empty((n, T.V_COLUMNS), np.int32)  # the path writes every word
+        self._collect(collect_output, collect_datagrams)
         state = self.state
-        state.misc[T.MISC_COLLECT] = int(collect_output)
-        if collect_output and not len(state.out):
-            self.state = state = state._replace(
-                out=np.zeros((OUT_ROWS, T.OUT_COLUMNS), np.int64),
-                out_data=np.zeros(OUT_BYTES, np.uint8),
-            )
-            self._state_handle = state_handle(state)
+        state.misc[T.MISC_ALONE] = not lists
         if not continue_list:
             state.misc[T.MISC_LIST_DEVICE] = T.NONE
         at = 0
@@ -505,6 +564,25 @@ class Netns:
         if self.state.frag_misc[T.FM_SHORT]:
             self.state = self.state._replace(**grown(self.state))
             self._state_handle = state_handle(self.state)
+
+    def _collect(self, output: bool, datagrams: bool) -> None:
+        """Say what is collected from now on, and make room for it."""
+        state = self.state
+        if output and not len(state.out):
+            state = state._replace(
+                out=np.zeros((OUT_ROWS, T.OUT_COLUMNS), np.int64),
+                out_data=np.zeros(OUT_BYTES, np.uint8),
+            )
+        if datagrams and not len(state.taken):
+            rows = OUT_ROWS + len(self.tables.socket)
+            state = state._replace(
+                taken=np.zeros((rows, T.TAKEN_COLUMNS), np.int64),
+                taken_data=np.zeros(OUT_BYTES, np.uint8),
+            )
+        if state is not self.state:
+            self.state = state
+            self._state_handle = state_handle(state)
+        state.misc[T.MISC_COLLECT] = T.COLLECT_SENT * output | T.COLLECT_TAKEN * datagrams
 
     def _listener_numbers(self) -> np.ndarray:
         numbers = self.tables.socket[:, T.SOCK_LISTENER]
@@ -607,22 +685,21 @@ class Netns:
 
     # --- packets sent --------------------------------------------------------------------------------------
 
-    _pending: list[tuple[np.ndarray, np.ndarray]] | None = None
-
     def _drain(self) -> None:
-        """Move what the output arena holds to the list of pending packets."""
+        """Move what the arenas hold to the lists of pending packets and datagrams."""
         misc, state = self.state.misc, self.state
-        count, size = int(misc[T.MISC_OUT_ROWS]), int(misc[T.MISC_OUT_BYTES])
-        if count:
-            pending = self._pending if self._pending is not None else []
-            pending.append((state.out[:count].copy(), state.out_data[:size].copy()))
-            self._pending = pending
-        misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = 0
+        for pending, rows, data, counted, used in (
+            (self._sent, state.out, state.out_data, T.MISC_OUT_ROWS, T.MISC_OUT_BYTES),
+            (self._taken, state.taken, state.taken_data, T.MISC_TAKEN_ROWS, T.MISC_TAKEN_BYTES),
+        ):
+            if misc[counted]:
+                pending.append((rows[: misc[counted]].copy(), data[: misc[used]].copy()))
+            misc[counted] = misc[used] = 0
 
     def take_output_batches(self) -> dict[str, PacketBatch]:
         """Packets sent since the last call, a batch per device, in order; frames are their causes."""
         self._drain()
-        parts, self._pending = self._pending or [], None
+        parts, self._sent = self._sent, []
         by_device: dict[str, list[PacketBatch]] = {}
         for rows, data in parts:
             for device in np.unique(rows[:, T.OUT_DEVICE]):
@@ -642,17 +719,46 @@ class Netns:
 
         return {n: p[0] if len(p) == 1 else concatenate(p) for n, p in by_device.items()}
 
-    def take_output(self) -> list[tuple[str, bytes, int]]:
-        """(device, bytes, time_ns) of each packet sent since the last call, in order."""
+    def take_output(self) -> list[Sent]:
+        """Each packet sent since the last call, in order."""
         self._drain()
-        parts, self._pending = self._pending or [], None
+        parts, self._sent = self._sent, []
+        names = [device.name for device in self.host.devices]
+        sent = []
+        for rows, data in parts:
+            raw = data.tobytes()
+            for row in rows.tolist():
+                start = row[T.OUT_OFFSET]
+                packet = raw[start : start + row[T.OUT_LENGTH]]
+                device = names[row[T.OUT_DEVICE]]
+                sent.append(Sent(device, packet, row[T.OUT_TIME_NS], row[T.OUT_CAUSE]))
+        return sent
+
+    def take_datagrams(self) -> list[Taken]:
+        """Each datagram that a socket took since the last call, in order."""
+        self._drain()
+        parts, self._taken = self._taken, []
+        names = [device.name for device in self.host.devices]
+        numbers = self._listener_numbers().tolist()
         taken = []
         for rows, data in parts:
-            for row in rows:
-                start = row[T.OUT_OFFSET]
-                raw = data[start : start + row[T.OUT_LENGTH]].tobytes()
-                device = self.host.devices[row[T.OUT_DEVICE]]
-                taken.append((device.name, raw, int(row[T.OUT_TIME_NS])))
+            raw = data.tobytes()
+            for row in rows.tolist():
+                start, family = row[T.TAKEN_OFFSET], row[T.TAKEN_FAMILY]
+                taken.append(
+                    Taken(
+                        listener=numbers[row[T.TAKEN_SOCKET]],
+                        payload=raw[start : start + row[T.TAKEN_LENGTH]],
+                        source=address_text(family, _whole(row, T.TAKEN_SRC_HI)),
+                        port=row[T.TAKEN_SPORT],
+                        destination=address_text(family, _whole(row, T.TAKEN_DST_HI)),
+                        spec_dst=address_text(4, row[T.TAKEN_SPEC_DST]) if family == 4 else "",
+                        device=names[row[T.TAKEN_DEVICE]],
+                        ttl=row[T.TAKEN_TTL],
+                        tos=row[T.TAKEN_TOS],
+                        cause=row[T.TAKEN_CAUSE],
+                    )
+                )
         return taken
 
     def output_link_type(self, device: str) -> int:
@@ -715,6 +821,11 @@ class Netns:
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""
         return listener_text(self.host.listeners[number])
+
+
+def _whole(row: list[int], high: int) -> int:
+    """The address whose halves stand in columns `high` and `high + 1`."""
+    return (row[high] & _MASK) << 64 | row[high + 1] & _MASK
 
 
 def _is_mapped(family: int, ip: int) -> bool:

@@ -185,13 +185,23 @@ PEER_WAYS = 4
 (
     MISC_ICMP_CREDIT, MISC_ICMP_STAMP_NS, MISC_RANDOM, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_COLLECT,
     MISC_HINT_USED, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_NOW_NS, MISC_PACKETS, MISC_BYTES,
-    MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME, MISC_COLUMNS,
-) = range(17)  # fmt: skip
+    MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
+    MISC_TAKEN_ROWS, MISC_TAKEN_BYTES,
+    MISC_ALONE,  # each packet is a receive list of its own
+    MISC_COLUMNS,
+) = range(20)  # fmt: skip
+COLLECT_SENT, COLLECT_TAKEN = 1, 2  # MISC_COLLECT: packets sent, datagrams that sockets took
 # packets sent
 # OUT_WIRE is what OUT_LENGTH would be, had the capture not cut the packet
 (
     OUT_OFFSET, OUT_LENGTH, OUT_WIRE, OUT_DEVICE, OUT_TIME_NS, OUT_CAUSE, OUT_LINK, OUT_COLUMNS,
 ) = range(8)  # fmt: skip
+# datagrams that sockets took; the payload of a packet is kept once for all its takers
+(
+    TAKEN_CAUSE, TAKEN_SOCKET, TAKEN_OFFSET, TAKEN_LENGTH, TAKEN_DEVICE, TAKEN_FAMILY, TAKEN_SRC_HI,
+    TAKEN_SRC_LO, TAKEN_SPORT, TAKEN_DST_HI, TAKEN_DST_LO, TAKEN_SPEC_DST, TAKEN_TTL, TAKEN_TOS,
+    TAKEN_COLUMNS,
+) = range(15)  # fmt: skip
 
 
 # --- reassembly -------------------------------------------------------------------------------------
@@ -298,6 +308,8 @@ class State(NamedTuple):
     scratch: np.ndarray  # uint8[]: messages under construction, see SCRATCH_*
     out: np.ndarray  # [rows, OUT_COLUMNS]: packets sent
     out_data: np.ndarray  # uint8[]: their bytes
+    taken: np.ndarray  # [rows, TAKEN_COLUMNS]: datagrams that sockets took
+    taken_data: np.ndarray  # uint8[]: their payloads
 
 
 # the packet in hand (kernel: struct sk_buff and its control block)
@@ -309,11 +321,12 @@ class State(NamedTuple):
     SKB_TTL_SPENT, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE, SKB_EARLY,
+    SKB_KEPT,  # where `State.taken_data` has the payload
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_SPARE, SKB_COLUMNS,
-) = range(49)  # fmt: skip
+) = range(50)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots

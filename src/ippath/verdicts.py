@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ippath import tables as T
-from ippath.reasons import REASON_NAMES, VERDICTS
+from ippath.reasons import REASON_NAMES, UNSUPPORTED, VERDICTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +60,7 @@ class Verdicts:
     route = property(lambda self: self.table[:, T.V_ROUTE])
     hinted = property(lambda self: self._flag(T.FLAG_HINTED))
     unchecked = property(lambda self: self._flag(T.FLAG_UNCHECKED))
+    unsupported = property(lambda self: self.verdict == UNSUPPORTED)
 
     @property
     def network(self) -> np.ndarray:

@@ -10,19 +10,26 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.kernel import recorder
-from tests.kernel.compare import Replay
-from tests.kernel.packets import (
+from ippath.verify.compare import Difference, compare
+from ippath.verify.namespace import available
+from ippath.verify.on_ippath import Ippath
+from ippath.verify.on_kernel import Kernel
+from ippath.verify.packets import (
     ROUTER_ALERT, Upper, data, echo, echo6, hop_by_hop, icmp, icmp6, ip4, ip6, record_route,
     routing, source_route, tcp, timestamp, udp,
 )  # fmt: skip
-from tests.kernel.scenarios import Inject, Scenario, Together
+from ippath.verify.scenario import Inject, Scenario, Together
+from ippath.verify.scenario_file import scenario_text
+from ippath.verify.shrink import ask_both, shrunk
 
-STEPS = 40  # packets sent to one host
-BATCH = 20  # hosts that one recorder process asks
+PACKETS = 4000  # sent to one host
+LISTS = 80  # receive lists sent to a host that gets some
 # random limits and clocks differ between two runs of the kernel itself
 _LINES = """\
 ip link add r0 type tun
@@ -70,16 +77,17 @@ class Generator:
         """True with this chance."""
         return self.random.random() < chance
 
-    def scenario(self) -> Scenario:
-        """The next scenario."""
+    def scenario(self, packets: int = 40) -> Scenario:
+        """The next scenario: a host and `packets` packets, or fewer and receive lists."""
         self.made += 1
+        lists = self.some(0.15)
         lines = [*_LINES.splitlines(), *self._sysctls(), *self._routes(), *self._rules()]
         lines += self._listeners()
         steps: list[Any] = []
-        for k in range(STEPS):
+        for k in range(min(packets, 2 * LISTS) if lists else packets):
             family = self.random.choice(self.families)
             device = self.random.choice(("r0", "r0", "r1", "r2"))
-            if self.some(0.15):
+            if lists and self.some(0.5):
                 steps.append(Together(device, self._list(family, k)))
                 continue
             packet = self._packet4() if family == 4 else self._packet6()
@@ -220,7 +228,10 @@ class Generator:
             return pick((echo(), echo(body=data(1400)), echo(damage=1))), None
         if kind < 0.85:
             quoted = ip4("10.0.0.1", "10.0.0.2", pick((udp(2000, 1000), tcp(), echo())))
-            return icmp(pick((3, 5, 11, 12, 4, 13, 17, 9, 40)), pick((0, 1, 4)), 0, quoted), None
+            kind, code = pick((3, 5, 11, 12, 4, 13, 17, 9, 40)), pick((0, 1, 4))
+            if (kind, code) == (3, 4):  # makes a route with a path MTU
+                code = 13
+            return icmp(kind, code, 0, quoted), None
         if kind < 0.93:
             return tcp(), None
         return data(8), pick((47, 4, 200, 136, 2))
@@ -240,6 +251,9 @@ class Generator:
         if self.some(0.05):
             fields.update(pick(({"mf": True}, {"offset": 5}, {"damage": 1}, {"ihl": 4}, {"length": 10}, {"reserved": True})))  # fmt: skip
         to = self._address4(False)
+        fragment = fields.get("mf") or fields.get("offset")
+        if fragment and not to.startswith(_AWAY):
+            to = "77.1.2.6"  # reassembly, too
         if isinstance(payload, Upper) and payload.protocol == 6 and not to.startswith(_AWAY):
             to = "77.1.2.5"  # what TCP answers is another subject
         source = self._address4(True)
@@ -272,7 +286,7 @@ class Generator:
             return pick((echo6(), echo6(body=data(1400)), echo6(damage=1)))
         if kind < 0.88:
             quoted = ip6("2001:db8:0::1", "2001:db8:0::2", pick((udp(2000, 1000), tcp(), echo6())))
-            return icmp6(pick((1, 2, 3, 4, 127, 200, 129, 140)), pick((0, 1, 4)), 0, quoted)
+            return icmp6(pick((1, 3, 4, 127, 200, 129, 140)), pick((0, 1, 4)), 0, quoted)
         return tcp()
 
     def _packet6(self) -> bytes:
@@ -296,78 +310,102 @@ class Generator:
         return ip6(self._address6(True), to, payload, **fields)
 
 
-def differences(scenario: Scenario, answer: dict[str, Any]) -> list[str]:
-    """What ippath does differently, in words; a host that the kernel refuses is no difference."""
-    if "error" in answer:
-        return []
-    return Replay(scenario).differences(answer["steps"])
+@dataclass
+class Run:
+    """What a random run has found so far."""
+
+    seed: int
+    packets: int = 0
+    lists: int = 0
+    hosts: int = 0
+    refused: int = 0
+    repeated: int = 0  # differed once, agreed when asked again: the clock
+    unjudged: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    scenarios: list[Scenario] = field(default_factory=list)  # minimal ones that differ
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.packets:,} packets ({self.lists:,} receive lists) to "
+            f"{self.hosts:,} hosts, {self.refused:,} more refused by the kernel; "
+            f"{len(self.scenarios)} differed, {self.repeated} differed once and agreed when asked "
+            f"again, {self.unjudged:,} packets not judged"
+        )
 
 
-def ask(scenario: Scenario) -> list[str]:
-    """Ask the kernel once and compare."""
-    return differences(scenario, recorder.record([scenario])[scenario.name])
+def search(
+    kernel: Kernel, ours: Ippath, generator: Generator, end: Callable[[Run], bool], packets: int
+) -> Iterator[tuple[Run, Difference | None]]:
+    """Draw, ask both, compare and shrink until `end`; yields after each host.
 
-
-def shrunk(scenario: Scenario) -> Scenario:
-    """The same with as few packets and host lines as still make a difference."""
-    steps, base = list(scenario.steps), _LINES.splitlines()
-    lines = scenario.host.splitlines()[len(base) :]
-
-    def differs(steps: list[Any], lines: list[str]) -> bool:
-        host = "\n".join(base + lines) + "\n"
-        try:
-            return bool(ask(Scenario("shrunk", "random", host, tuple(steps), scenario.ignore)))
-        except Exception:  # a host that misses a line it needs
-            return False
-
-    for part in (steps, lines):
-        size = max(1, len(part) // 2)
-        while size:
-            at = 0
-            while at < len(part):
-                removed = part[at : at + size]
-                del part[at : at + size]
-                if not differs(steps, lines):
-                    part[at:at] = removed
-                    at += size
-            size //= 2
-    host = "\n".join(base + lines) + "\n"
-    return Scenario(scenario.name, "random", host, tuple(steps), scenario.ignore)
+    A difference comes as its minimal scenario, the last of `Run.scenarios`.
+    """
+    run = Run(generator.seed)
+    while not end(run):
+        scenario = generator.scenario(packets)
+        answer = kernel.run(scenario, counters=False)
+        if answer.error:
+            run.refused += 1
+            print(f"refused: {answer.error.strip().splitlines()[-1]}", file=sys.stderr)
+            yield run, None
+            continue
+        times = [outcome.time_ns for outcome in answer.outcomes]
+        found = compare(scenario, answer, ours.run(scenario, counters=False, times=times))
+        run.hosts += 1
+        run.packets += scenario.packets
+        run.lists += sum(isinstance(step, Together) for step in scenario.steps)
+        run.unjudged += len(found.skipped)
+        run.verdicts.update(reason for o in answer.outcomes for reason, _ in o.drops)
+        difference = None
+        if found.differences:
+            again = ask_both(scenario, kernel, ours)
+            if again and again.differences:
+                keep = len(_LINES.splitlines())
+                small = shrunk(scenario, kernel, ours, again, keep_lines=keep)
+                run.scenarios.append(small)
+                last = ask_both(small, kernel, ours)
+                difference = (last.differences if last else again.differences)[0]
+            else:
+                run.repeated += 1
+                print(f"once, in {scenario.name}: {found.differences[0]}", file=sys.stderr)
+        yield run, difference
 
 
 def main() -> int:
-    """Draw, ask, compare and shrink for some minutes; 1 if something differed."""
+    """Search for some minutes; 1 if something differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="0: another one each time")
     parser.add_argument("--family", type=int, choices=(4, 6), help="packets of one family")
-    parser.add_argument("--most", type=int, default=5, help="differing hosts to show")
+    parser.add_argument("--packets", type=int, default=PACKETS, help="packets to one host")
+    parser.add_argument("--most", type=int, default=5, help="differences to look for")
+    parser.add_argument("--save", type=Path, help="folder for scenario files of differences")
     given = parser.parse_args()
-    why_not = recorder.available()
-    if why_not:
+    if why_not := available():
         print(f"the kernel can't be asked here: {why_not}", file=sys.stderr)
         return 2
-    seed = given.seed or random.randrange(1, 1 << 30)
-    generator = Generator(seed, (given.family,) if given.family else (4, 6))
-    end = time.monotonic() + 60 * given.minutes
-    packets = refused = shown = 0
-    while time.monotonic() < end and shown < given.most:
-        batch = [generator.scenario() for _ in range(BATCH)]
-        answers = recorder.record(batch)
-        for scenario in batch:
-            answer = answers[scenario.name]
-            refused += "error" in answer
-            packets += 0 if "error" in answer else sum(len(s.packets) for s in scenario.steps)
-            if differences(scenario, answer):
-                small = shrunk(scenario)
-                print(f"## {scenario.name}\n{small.host.removeprefix(_LINES).lstrip()}")
-                print("\n".join(ask(small)), flush=True)
-                shown += 1
-                if shown == given.most:
-                    break
-    print(f"seed {seed}: {packets} packets to {generator.made} hosts ({refused} refused), "
-          f"{shown} differed")  # fmt: skip
-    return int(shown > 0)
+    generator = Generator(given.seed or random.randrange(1, 1 << 30), (given.family,) if given.family else (4, 6))  # fmt: skip
+    until, told = time.monotonic() + 60 * given.minutes, time.monotonic()
+
+    def end(run: Run) -> bool:
+        return time.monotonic() > until or len(run.scenarios) >= given.most
+
+    run = Run(generator.seed)
+    with Kernel() as kernel:
+        for run, difference in search(kernel, Ippath(), generator, end, given.packets):
+            if difference:
+                text = scenario_text(run.scenarios[-1])
+                print(f"{text}\n{difference}\n", flush=True)
+                if given.save:
+                    given.save.mkdir(parents=True, exist_ok=True)
+                    name = run.scenarios[-1].name.replace(" ", "-")
+                    (given.save / f"{name}.scenario").write_text(text)
+            if time.monotonic() > told + 15:
+                print(f"… {run}", file=sys.stderr)
+                told = time.monotonic()
+    print(run)
+    print("drop reasons:", ", ".join(f"{k} {v:,}" for k, v in run.verdicts.most_common()))
+    return int(bool(run.scenarios))
 
 
 if __name__ == "__main__":

@@ -5,21 +5,53 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.kernel import recorder
+from ippath.verify.namespace import available, kernel_version
+from ippath.verify.normal import Normal
+from ippath.verify.on_kernel import Kernel
+from ippath.verify.outcome import Answer, Outcome
+from ippath.verify.scenario import Scenario
 from tests.kernel.scenarios import all_scenarios
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def load() -> dict[str, dict[str, Any]]:
-    """All recorded answers by scenario name."""
+    """All recorded answers by scenario name: host lines and steps."""
     answers: dict[str, dict[str, Any]] = {}
     for file in sorted(RECORDINGS.glob("*.json")):
         answers.update(json.loads(file.read_text())["scenarios"])
     return answers
+
+
+def answer_of(recorded: dict[str, Any]) -> Answer:
+    """A recorded answer as the kernel executor gives it."""
+    return Answer([Outcome.from_json(step) for step in recorded["steps"]])
+
+
+def plain(scenario: Scenario, answer: Answer) -> dict[str, Any]:
+    """An answer as it is recorded, without what is random in it."""
+    normal, steps = Normal(scenario.ignore), []
+    for outcome in answer.outcomes:
+        for packet in outcome.packets:
+            normal.receive(packet)
+        steps.append(outcome.to_json(normal))
+    return {"host": scenario.host.splitlines(), "steps": steps}
+
+
+def ask(scenarios: Iterable[Scenario]) -> dict[str, dict[str, Any]]:
+    """The kernel's answers by scenario name; one that failed has only the key "error"."""
+    found = {}
+    with Kernel() as kernel:
+        for scenario in scenarios:
+            answer = kernel.run(scenario)
+            found[scenario.name] = (
+                {"error": answer.error} if answer.error else plain(scenario, answer)
+            )
+    return found
 
 
 def _dump(version: str, answers: dict[str, dict[str, Any]]) -> str:
@@ -40,7 +72,7 @@ def save(answers: dict[str, dict[str, Any]]) -> None:
         if scenario.name in answers:
             by_subject.setdefault(scenario.subject, {})[scenario.name] = answers[scenario.name]
     for subject, group in by_subject.items():
-        text = _dump(recorder.kernel_version(), group)
+        text = _dump(kernel_version(), group)
         json.loads(text)
         (RECORDINGS / f"{subject}.json").write_text(text)
 
@@ -52,8 +84,7 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="only those without an answer")
     parser.add_argument("--show", action="store_true", help="print the answers, keep the files")
     given = parser.parse_args()
-    why_not = recorder.available()
-    if why_not:
+    if why_not := available():
         print(f"the kernel can't be asked here: {why_not}", file=sys.stderr)
         return 1
     answers = load()
@@ -63,7 +94,7 @@ def main() -> int:
         if (not given.only or any(text in s.name for text in given.only))
         and not (given.missing and s.name in answers)
     ]
-    new = recorder.record(chosen)
+    new = ask(chosen)
     failed = {name: answer for name, answer in new.items() if "error" in answer}
     for name, answer in failed.items():
         print(f"{name}: {answer['error']}", file=sys.stderr)

@@ -7,65 +7,7 @@ neighbours .2, .3, ::2 and ::3 are known.  Packets enter on r0 unless the scenar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Inject:
-    """Packets one at a time: each has its own outputs, counters and drops."""
-
-    device: str
-    packets: dict[str, bytes]
-
-
-@dataclass(frozen=True)
-class Burst:
-    """Packets one at a time but in quick succession, judged together (for rate limits)."""
-
-    device: str
-    packets: dict[str, bytes]
-
-
-@dataclass(frozen=True)
-class Together:
-    """Packets as one receive list (at most 8)."""
-
-    device: str
-    packets: dict[str, bytes]
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Let time pass; what the host does meanwhile is recorded.
-
-    `busy`: the recorder keeps the processor, so that drops by timers happen under its name and are
-    seen.
-    """
-
-    seconds: float
-    busy: bool = False
-
-
-@dataclass(frozen=True)
-class Run:
-    """Change the host between packets, by lines like those of the host text."""
-
-    lines: tuple[str, ...]
-
-
-Step = Inject | Burst | Together | Wait | Run
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One host and what is sent into it; `ignore` names what is random (see normal.normalise)."""
-
-    name: str
-    subject: str
-    host: str
-    steps: tuple[Step, ...]
-    ignore: tuple[str, ...] = ()
-
+from ippath.verify.scenario import Inject, Scenario, Step
 
 _SCENARIOS: dict[str, Scenario] = {}
 

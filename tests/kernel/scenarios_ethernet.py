@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import MAC_R0, data, echo, echo6, eth, icmp6, ip4, ip6, udp
-from tests.kernel.scenarios import Burst, Inject, Together, Wait, ethernet, scenario
+from ippath.verify.packets import MAC_R0, data, echo, echo6, eth, icmp6, ip4, ip6, udp
+from ippath.verify.scenario import Burst, Inject, Together, Wait
+from tests.kernel.scenarios import ethernet, scenario
 
 OTHER = "02:00:00:00:00:77"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -153,7 +154,7 @@ scenario(
 
 def _arp(op: int, sender: str, sender_mac: str, target: str, dst: str = BROADCAST) -> bytes:
     """An ARP packet (RFC 826) in a frame."""
-    from tests.kernel.packets import address
+    from ippath.verify.packets import address
 
     mac = bytes.fromhex(sender_mac.replace(":", ""))
     body = bytes([0, 1, 8, 0, 6, 4, 0, op]) + mac + address(sender) + bytes(6) + address(target)

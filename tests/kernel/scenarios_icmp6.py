@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     data, destination_options, echo6, eth, fragment_header, hop_by_hop, icmp6, ip6, routing, tcp,
     udp,
 )  # fmt: skip
-from tests.kernel.scenarios import Burst, Inject, ethernet, router, scenario
+from ippath.verify.scenario import Burst, Inject
+from tests.kernel.scenarios import ethernet, router, scenario
 
 A, B = "2001:db8:0::", "2001:db8:1::"
 THERE, HERE = (A + "2", B + "2"), (A + "2", A + "1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     END,
     NOOP,
     ROUTER_ALERT,
@@ -19,7 +19,8 @@ from tests.kernel.packets import (
     timestamp,
     udp,
 )
-from tests.kernel.scenarios import Burst, Inject, Wait, ethernet, router, scenario
+from ippath.verify.scenario import Burst, Inject, Wait
+from tests.kernel.scenarios import ethernet, router, scenario
 
 THERE = ("10.0.0.2", "10.1.0.2")  # through the router
 HERE = ("10.0.0.2", "10.0.0.1")  # to the router

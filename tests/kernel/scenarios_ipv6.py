@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     data,
     destination_options,
     echo6,
@@ -15,7 +15,8 @@ from tests.kernel.packets import (
     tcp,
     udp,
 )
-from tests.kernel.scenarios import Burst, Inject, Run, Together, Wait, router, scenario
+from ippath.verify.scenario import Burst, Inject, Run, Together, Wait
+from tests.kernel.scenarios import router, scenario
 
 A, B = "2001:db8:0::", "2001:db8:1::"
 THERE, HERE = (A + "2", B + "2"), (A + "2", A + "1")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import data, echo, icmp, ip4, tcp, udp
-from tests.kernel.scenarios import Inject, Run, Together, router, scenario
+from ippath.verify.packets import data, echo, icmp, ip4, tcp, udp
+from ippath.verify.scenario import Inject, Run, Together
+from tests.kernel.scenarios import router, scenario
 
 SPREAD = tuple(f"10.0.0.{k}" for k in range(2, 60))  # senders, so that ICMP limits don't matter
 _LISTEN = "listen udp 0.0.0.0:2000"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.kernel.packets import data, ip4, ip6, udp
-from tests.kernel.scenarios import Inject, Together, router, scenario
+from ippath.verify.packets import data, ip4, ip6, udp
+from ippath.verify.scenario import Inject, Together
+from tests.kernel.scenarios import router, scenario
 
 HERE = ("10.0.0.2", "10.0.0.1")
 HERE6 = ("2001:db8:0::2", "2001:db8:0::1")

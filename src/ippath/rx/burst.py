@@ -40,11 +40,11 @@ from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
-    CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
+    COLLECT_SENT, COLLECT_TAKEN, CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
     DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES, EHOSTUNREACH,
     EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, FM_DUE_NS, FM_SHORT, HINT_PENDING, HINT_VALID,
-    MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
-    MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, NONE, NO_NETWORK, PACKET_BROADCAST,
+    MISC_ALONE, MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
+    MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, NO_NETWORK, PACKET_BROADCAST,
     PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
     SKB_END, SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP,
     SKB_LEN, SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
@@ -62,6 +62,7 @@ from ippath.wire.memory import prefetch
 # room that one packet may need in the output arena: 64 KiB cut into the smallest fragments
 OUT_RESERVE_BYTES = 1 << 20
 OUT_RESERVE_ROWS = 1 << 14
+TAKEN_RESERVE_BYTES = 1 << 16  # a datagram is kept once, however many sockets take it
 LARGEST = (1 << 63) - 1
 OUTSIDE = -1  # a packet lies outside the arena: nothing was received
 AHEAD = 16  # packets: how far ahead frames are fetched into the cache
@@ -244,6 +245,21 @@ def _within_arena(size, offset, length, begin, end):
     return signs >= 0
 
 
+@hot
+def _has_room(h, s, collect):
+    """Is there room in the arenas for what one more packet may make?"""
+    misc = s.misc
+    if collect & COLLECT_SENT and (
+        misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES > s.out_data.shape[0]
+        or misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
+    ):
+        return False
+    return collect & COLLECT_TAKEN == 0 or (
+        misc[MISC_TAKEN_BYTES] + TAKEN_RESERVE_BYTES <= s.taken_data.shape[0]
+        and misc[MISC_TAKEN_ROWS] + h.socket.shape[0] <= s.taken.shape[0]
+    )
+
+
 @entry
 def receive_burst(
     tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device,
@@ -267,13 +283,11 @@ def receive_burst(
     if fm[FM_DUE_NS] <= misc[MISC_NOW_NS]:
         _keep_hint(s)
         expire_due(h, s, trace, misc[MISC_NOW_NS])
-    list_size, list_gap = h.conf[CONF_LIST], h.conf[CONF_LIST_GAP_NS]
+    list_size = 1 if misc[MISC_ALONE] else h.conf[CONF_LIST]
+    list_gap = h.conf[CONF_LIST_GAP_NS]
     collect = misc[MISC_COLLECT]
     for row in range(begin, end):
-        if collect and (
-            misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES > s.out_data.shape[0]
-            or misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
-        ):
+        if collect and not _has_room(h, s, collect):
             return row
         if fm[FM_SHORT]:
             return row

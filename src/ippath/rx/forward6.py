@@ -16,7 +16,7 @@ from ippath.reasons import (
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
+    COLLECT_SENT, CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
     DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, MISC_COLLECT, NONE, PACKET_HOST, ROUTE_MTU,
     ROUTE_MTU_LOCK, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
@@ -104,7 +104,7 @@ def ip6_forward(h, s, data, trace):
         icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, ADDRESS_UNREACHABLE, 0)
         return drop(s, trace, R_NOT_SPECIFIED)
     kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: the copy ends where it did
-    if s.misc[MISC_COLLECT]:
+    if s.misc[MISC_COLLECT] & COLLECT_SENT:
         copy(s.scratch, 0, data, ip, kept)
         store8(s.scratch, HOP_LIMIT, hop_limit - 1)
     finish_output6(h, s, s.scratch, 0, kept, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))

@@ -9,7 +9,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW
 from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
-    CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
+    COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
     NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
     OUT_LINK, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, SKB_FRAME,
@@ -83,7 +83,7 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
     header = 0 if raw else ETHER_HEADER
     s.devstat[device, DEVSTAT_TX] += 1
     s.devstat[device, DEVSTAT_TX_BYTES] += length + header
-    if s.misc[MISC_COLLECT] == 0:
+    if s.misc[MISC_COLLECT] & COLLECT_SENT == 0:
         return
     row, at = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
     if row >= s.out.shape[0] or at + header + kept > s.out_data.shape[0]:

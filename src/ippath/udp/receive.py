@@ -17,12 +17,13 @@ from ippath.rx.icmp_send import icmp_send
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import capture_cut, deliver, drop, unchecked
 from ippath.tables import (
-    DST_TYPE, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI,
+    COLLECT_TAKEN, DST_TYPE, MISC_COLLECT, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI,
     SKB_EARLY, SKB_FAMILY, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT,
     SOCK_NO_CHECK6, SOCK_READ_NS,
 )  # fmt: skip
 from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
 from ippath.udp.early_demux import remember_route
+from ippath.udp.keep import keep_datagram
 from ippath.udp.lookup import udp_lookup, udp_matches_group
 from ippath.udp.queue import udp_enqueue
 from ippath.wire.checksum import pseudo4, pseudo6, transport_ok
@@ -89,9 +90,11 @@ def _checksum_ok(s, data, trace, at, length, coverage, check):
 
 
 @hot
-def _queue(h, s, trace, row, length):
+def _queue(h, s, data, trace, row, length):
     """Queue to one socket with its counters; True if it took the datagram."""
     if udp_enqueue(h, s, trace, row, length):
+        if s.misc[MISC_COLLECT] & COLLECT_TAKEN:
+            keep_datagram(h, s, data, trace, row)
         if h.socket[row, SOCK_READ_NS] != READ_NEVER:
             _mib(s, IN_DATAGRAMS)
         return True
@@ -101,7 +104,7 @@ def _queue(h, s, trace, row, length):
 
 
 @cold
-def _deliver_to_group(h, s, trace, source_port, port, check, valid):
+def _deliver_to_group(h, s, data, trace, source_port, port, check, valid):
     """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver).
 
     Readers find out that a long datagram is not `valid`, each for itself.
@@ -116,7 +119,7 @@ def _deliver_to_group(h, s, trace, source_port, port, check, valid):
         takers += 1
         if not valid and h.socket[row, SOCK_READ_NS] != READ_NEVER:
             _count_bad_checksum(s)
-        elif _queue(h, s, trace, row, skb[SKB_LEN]):
+        elif _queue(h, s, data, trace, row, skb[SKB_LEN]):
             took += 1
             if first == NONE:
                 first = row
@@ -184,7 +187,7 @@ def udp_rcv(h, s, data, trace):
         remember_route(s)
     if group:
         valid = verified or _checksum_ok(s, data, trace, at, length, coverage, check)
-        return _deliver_to_group(h, s, trace, source_port, port, check, valid)
+        return _deliver_to_group(h, s, data, trace, source_port, port, check, valid)
     row = udp_lookup(h, s, source_port, port)
     note(trace, T_UDP_SOCKET, port, row)
     if row == NONE:
@@ -199,7 +202,7 @@ def udp_rcv(h, s, data, trace):
     if not verified and h.socket[row, SOCK_READ_NS] != READ_NEVER:
         if not _checksum_ok(s, data, trace, at, length, coverage, check):
             return _bad_checksum(s, trace, R_UDP_CSUM)
-    if not _queue(h, s, trace, row, skb[SKB_LEN]):
+    if not _queue(h, s, data, trace, row, skb[SKB_LEN]):
         return drop(s, trace, R_SOCKET_RCVBUFF)
     skb[SKB_SOCKET] = row
     return deliver(s, trace)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from tests.kernel.packets import checksum
+from ippath.verify.packets import checksum
 
 # ICMPv6 that a host sends unasked: MLD, router solicitations
 _UNASKED6 = {130, 131, 132, 133, 143}
+_ETHER_TYPES = (b"\x08\x00", b"\x86\xdd", b"\x08\x06")
 
 
 def split_frame(packet: bytes) -> tuple[bytes, bytes]:
@@ -19,8 +20,12 @@ def split_frame(packet: bytes) -> tuple[bytes, bytes]:
 
 
 def looks_like_ip(packet: bytes) -> bool:
-    """Whether a packet a TUN device sent starts with an IP header (our MACs start with 02, ff, 01, 33)."""
-    return bool(packet) and packet[0] >> 4 in (4, 6)
+    """Whether a packet starts with an IP header rather than with an Ethernet one."""
+    version = packet[0] >> 4 if packet else 0
+    if version not in (4, 6):
+        return False
+    said = int.from_bytes(packet[2:4], "big") if version == 4 else 40 + int.from_bytes(packet[4:6], "big")  # fmt: skip
+    return said == len(packet) or packet[12:14] not in _ETHER_TYPES
 
 
 def is_noise(packet: bytes) -> bool:
@@ -36,43 +41,59 @@ def is_noise(packet: bytes) -> bool:
     return False
 
 
-def normalise(packet: bytes, received: Iterable[bytes], ignore: Collection[str] = ()) -> bytes:
-    """The packet with what is random made 0 and the IPv4 header checksum right again.
+class Normal:
+    """Makes what is random in a packet 0, and the IPv4 header checksum right again.
 
     The identification and the flow label of a packet that this host made are random, of a
     forwarded one they are not: a packet counts as forwarded if a received one has the same
     addresses, protocol and identification or flow label.  `ignore` names more: "timestamp option",
     "icmp timestamp".  A wrong header checksum stays wrong.
     """
-    head, ip = split_frame(packet)
-    if len(ip) >= 40 and ip[0] >> 4 == 6:
-        if _flow(ip) in {_flow(split_frame(other)[1]) for other in received}:
+
+    def __init__(self, ignore: Collection[str] = ()):
+        self.ignore = ignore
+        self._received: set[bytes] = set()
+
+    def receive(self, packet: bytes) -> None:
+        """Remember a packet that the host received."""
+        self._received.add(_flow(split_frame(packet)[1]))
+
+    def forwarded(self, packet: bytes) -> bool:
+        """Whether a packet that was sent is one of those received."""
+        return _flow(split_frame(packet)[1]) in self._received
+
+    def __call__(self, packet: bytes) -> bytes:
+        head, ip = split_frame(packet)
+        forwarded = _flow(ip) in self._received
+        if len(ip) >= 40 and ip[0] >> 4 == 6:
+            return packet if forwarded else head + self._made6(ip)
+        if len(ip) < 20 or ip[0] >> 4 != 4 or checksum(ip[: (ip[0] & 15) * 4]) != 0:
             return packet
+        return head + self._made4(ip, forwarded)
+
+    def _made6(self, ip: bytes) -> bytes:
         fixed = bytearray(ip)
         fixed[1:4] = bytes([ip[1] & 0xF0, 0, 0])
         if ip[6] == 44 and len(ip) >= 48:  # a fragment header first: its identification
             fixed[44:48] = bytes(4)
-        return head + bytes(fixed)
-    if len(ip) < 20 or ip[0] >> 4 != 4:
-        return packet
-    size = (ip[0] & 15) * 4
-    if checksum(ip[:size]) != 0:
-        return packet
-    fixed = bytearray(ip)
-    if _flow(ip) not in {_flow(split_frame(other)[1]) for other in received}:
-        fixed[4:6] = b"\0\0"
-    if "timestamp option" in ignore:
-        _clear_timestamps(fixed, 0, size)
-        quoted = size + 8
-        if ip[9] == 1 and ip[size] in (3, 5, 11, 12) and len(ip) >= quoted + 20:
-            _clear_timestamps(fixed, quoted, (ip[quoted] & 15) * 4)
+        return bytes(fixed)
+
+    def _made4(self, ip: bytes, forwarded: bool) -> bytes:
+        fixed, size = bytearray(ip), (ip[0] & 15) * 4
+        if not forwarded:
+            fixed[4:6] = b"\0\0"
+        if "timestamp option" in self.ignore:
+            _clear_timestamps(fixed, 0, size)
+            quoted = size + 8
+            if ip[9] == 1 and ip[size] in (3, 5, 11, 12) and len(ip) >= quoted + 20:
+                _clear_timestamps(fixed, quoted, (ip[quoted] & 15) * 4)
+                fixed[size + 2 : size + 4] = b"\0\0"
+        if "icmp timestamp" in self.ignore and ip[9] == 1:
+            fixed[size + 12 : size + 20] = bytes(8)
             fixed[size + 2 : size + 4] = b"\0\0"
-    if "icmp timestamp" in ignore and ip[9] == 1:
-        fixed[size + 12 : size + 20] = bytes(8)
-        fixed[size + 2 : size + 4] = b"\0\0"
-    fixed[10:12] = b"\0\0"
-    fixed[10:12] = struct.pack("!H", checksum(bytes(fixed[:size])))
-    return head + bytes(fixed)
+        fixed[10:12] = b"\0\0"
+        fixed[10:12] = struct.pack("!H", checksum(bytes(fixed[:size])))
+        return bytes(fixed)
 
 
 def _flow(ip: bytes) -> bytes:
