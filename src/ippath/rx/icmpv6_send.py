@@ -16,8 +16,7 @@ from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consum
 from ippath.tables import (
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
     CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, DEV_HOP_LIMIT6, DEV_LOOPBACK, DEV_RAW_IP,
-    DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, ENETUNREACH,
-    FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
+    DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
     FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH, RES_ROUTE, ROUTE_HOPLIMIT,
     ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP,
     SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS, SKB_TTL_SPENT,
@@ -115,8 +114,7 @@ def _count_no_way_back(h, s, data):
         h, s, FLOW_SPARE, skb[SKB_DST_HI], skb[SKB_DST_LO], skb[SKB_SRC_HI], skb[SKB_SRC_LO],
         0, skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], None,
     )  # fmt: skip
-    if error == ENETUNREACH:
-        s.counters[M_Ip6OutNoRoutes] += 1
+    choose_source6(h, s, FLOW_SPARE, error, skb[SKB_DEVICE], None)
 
 
 @kernel
@@ -235,7 +233,7 @@ def icmp6_send(h, s, data, trace, kind, code, info):
         if not _peer_limit(h, s, s.flow[FLOW_OUTPUT, FLOW_OIF], hi, lo):
             note(trace, T_ICMP6_SEND, kind, code, hi, lo, LIMITED_PEER)
             return
-    if choose_source6(h, s, error, oif, trace):
+    if choose_source6(h, s, FLOW_OUTPUT, error, oif, trace):
         note(trace, T_ICMP6_SEND, kind, code, hi, lo, NO_WAY_BACK)
         return
     result = s.result[FLOW_OUTPUT]
@@ -271,7 +269,7 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP,
         ICMP6_ECHO_REPLY << 8, device, trace,
     )  # fmt: skip
-    if choose_source6(h, s, error, device, trace):
+    if choose_source6(h, s, FLOW_OUTPUT, error, device, trace):
         note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, NO_WAY_BACK)
         return False
     limited = _is_limited(h, ICMP6_ECHO_REPLY)

@@ -11,7 +11,7 @@ from ippath.tables import (
     ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
-    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER,
+    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
     FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
     NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_ANYCAST, ROUTE_DST_HI,
     ROUTE_DST_LO, ROUTE_PLEN, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE,
@@ -240,13 +240,13 @@ def look_up_output6(
 
 
 @kernel
-def choose_source6(h, s, error, oif, trace):
-    """Complete the look-up in the OUTPUT rows with a source address (kernel: ip6_dst_lookup_tail).
+def choose_source6(h, s, used, error, oif, trace):
+    """Complete the look-up in the rows `used` with a source address (kernel: ip6_dst_lookup_tail).
 
     `error` is what the look-up said.  Where it failed for want of a source, as with source-specific
     routes, it is repeated with the best address there is.  Returns 0 or an errno.
     """
-    flow, result = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT]
+    flow, result = s.flow[used], s.result[used]
     if is_unspecified(flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]):
         route, out = result[RES_ROUTE], flow[FLOW_OIF] if error == 0 else NONE
         if error == 0 and h.fib6.route[route, ROUTE_PREFSRC_SET]:
@@ -261,7 +261,7 @@ def choose_source6(h, s, error, oif, trace):
         if error:
             flow[FLOW_HAS_SRC] = 1
             flow[FLOW_STRICT] = oif != NONE
-            error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
+            error, _ = fib_lookup6(h, s, used, trace)
             if error == 0:
                 flow[FLOW_OIF] = device_out6(h, result)
     if error == ENETUNREACH:

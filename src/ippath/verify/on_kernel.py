@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ippath.verify.namespace import (
     Drops, KernelError, NapiThreads, available, enter_new_network, in_child, open_tun,
@@ -59,7 +59,7 @@ class Kernel:
     KernelError where the kernel can't be asked (see `namespace.available`).
     """
 
-    def __enter__(self) -> Kernel:
+    def __enter__(self) -> Self:
         if why_not := available():
             raise KernelError(f"the kernel can't be asked here: {why_not}")
         there, mine = socket.socketpair()

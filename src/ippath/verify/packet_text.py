@@ -259,7 +259,12 @@ def _build_ip(values: dict[str, Any], rest: list[_Layer]) -> bytes:
 
 
 def _build_ip6(values: dict[str, Any], rest: list[_Layer]) -> bytes:
-    names = {"class": "traffic_class", "len": "length", "next": "next_header", "last": "last_header"}
+    names = {
+        "class": "traffic_class",
+        "len": "length",
+        "next": "next_header",
+        "last": "last_header",
+    }
     fields = {names.get(k, k): v for k, v in values.items() if k not in ("src", "dst")}
     extensions = []
     while rest and rest[0].kind in _UPPER6:
@@ -423,7 +428,9 @@ def _describe_upper(protocol: int, body: bytes, src: bytes, dst: bytes, depth: i
         make = P.icmp6 if six else P.icmp
         rest = int.from_bytes(body[4:8], "big")
         built = make(body[0], body[1], rest, body[8:]).build(src, dst)
-        text = f"icmp{'6' if six else ''} {body[0]}/{body[1]}" + (f" rest {rest:#x}" if rest else "")
+        text = f"icmp{'6' if six else ''} {body[0]}/{body[1]}" + (
+            f" rest {rest:#x}" if rest else ""
+        )
         text += f" sum {int.from_bytes(body[2:4], 'big'):#06x}" if built[2:4] != body[2:4] else ""
         return text + _behind(body[8:], depth)
     return ""

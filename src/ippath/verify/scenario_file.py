@@ -74,7 +74,7 @@ class _Parser:
         self.host_lines: set[int] = set()
         self.told = {"name": Path(name).stem, "subject": "file"}
         self.ignore: tuple[str, ...] = ()
-        self.open: tuple[type[Burst] | type[Together], str, dict[str, bytes]] | None = None
+        self.open: tuple[type[Burst | Together], str, dict[str, bytes]] | None = None
         self.labels = 0
         self.readers: dict[str, Callable[[Reader, Line], None]] = {
             "inject": self.inject, "list": self.several, "burst": self.several, "wait": self.wait,
@@ -90,7 +90,9 @@ class _Parser:
         self.close()
         self.flush_change()
         host = "\n".join(self.host) + "\n"
-        return Scenario(self.told["name"], self.told["subject"], host, tuple(self.steps), self.ignore)
+        return Scenario(
+            self.told["name"], self.told["subject"], host, tuple(self.steps), self.ignore
+        )
 
     def host_text(self) -> str:
         """The text with nothing but its host lines, at their numbers."""
@@ -175,7 +177,7 @@ class _Parser:
         self.steps.append(Inject(device, packet))
 
     def several(self, reader: Reader, line: Line) -> None:
-        made: type[Burst] | type[Together] = Together if line.words[0].text == "list" else Burst
+        made: type[Burst | Together] = Together if line.words[0].text == "list" else Burst
         device = self.device(reader)
         reader.end()
         self.open = (made, device, {})
