@@ -28,7 +28,7 @@ WORLDS = {
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
     "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
-    "bench": EDGES, "__main__": EDGES,
+    "bench": EDGES, "verify": EDGES, "__main__": EDGES,
 }  # fmt: skip
 RANK = {PATH: 0, CONTROL: 1, EDGES: 2}
 # conveniences that reach up a world, inside a function, for the caller's comfort

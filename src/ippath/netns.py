@@ -490,6 +490,16 @@ class Netns:
             mapped.append(self._device_rows.get(target, T.NONE))
         return np.array(mapped, np.int32)
 
+    def map_devices(self, batch: PacketBatch, names: list[str], on: str | None = None) -> None:
+        """Give the packets of a batch devices of this host instead of interfaces of the capture.
+
+        `names` are the capture's interfaces where the batch has none of its own; see
+        `map_interfaces`, also for the ValueError.
+        """
+        rows = np.append(self.map_interfaces(batch.interfaces or names, on), T.NONE)
+        known = (batch.device >= 0) & (batch.device < len(rows) - 1)
+        batch.device = rows[np.where(known, batch.device, len(rows) - 1)].astype(np.int32)
+
     # --- receive ----------------------------------------------------------------------------------------
 
     def receive(

@@ -15,6 +15,7 @@ COMMANDS = {
     "route": ("route", "route", "Ask a host for routes, as `ip route get` and `ip route show` do."),
     "defrag": ("defrag", "defrag", "Put datagrams together that come in fragments."),
     "info": ("info", "info", "Count what is in a capture, without any host."),
+    "verify": ("verify", "verify", "Compare with the running kernel, packet by packet."),
     "infer": ("hosts", "infer", "Guess the host behind a capture, as `ip` lines."),
     "check": ("hosts", "check", "Check a host file and print it in full."),
     "snapshot": ("hosts", "snapshot", "Save this machine's network state as a host."),

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from ippath.verify import dscp_rules
 from ippath.verify.namespace import (
     Drops, KernelError, NapiThreads, available, enter_new_network, in_child, open_tun,
     read_counters, set_carrier, trace_instance, write_sysctl,
@@ -154,6 +155,7 @@ class _Session:
 
     def run(self) -> Answer:
         enter_new_network()
+        self.ip_lines.append("link set lo up")
         for line in self.scenario.host.splitlines():
             self.apply(line.split("#")[0].strip())
         self.flush_ip()
@@ -191,6 +193,9 @@ class _Session:
         elif words[1:3] == ["link", "set"] and words[-2:-1] == ["carrier"]:
             self.flush_ip()
             set_carrier(self.wires[words[3]], words[-1] == "on")
+        elif "rule" in words[:3] and "add" in words and "dscp" in words:
+            self.flush_ip()
+            dscp_rules.add_rule(dscp_rules.rule_of(" ".join(words)))
         elif "addr" in words[:3] and "add" in words and ":" in line and "nodad" not in words:
             self.ip_lines.append(line + " nodad")
         else:
@@ -216,6 +221,7 @@ class _Session:
         if len(words) > 6:
             settings = " ".join(words[4:-2])
             self.ip_lines.append(f"link set {name} {settings}")
+        self.ip_lines.append(f"link set {name} up")  # as in host files, unless a line says down
 
     def listen(self, words: list[str]) -> None:
         options = words[3:]
