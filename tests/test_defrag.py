@@ -20,7 +20,7 @@ from ippath import tables as T
 from ippath.batch import LINK_ETHERNET, PacketBatch
 from ippath.cli import FINE, WRONG_INPUT, main
 from ippath.defrag import POLICIES, Limits
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     address, checksum, data, destination_options, eth, fragment_header, ip4, ip6, udp,
 )  # fmt: skip
 from tests.captures import SHARED

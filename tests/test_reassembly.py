@@ -14,7 +14,7 @@ from ippath import tables as T
 from ippath.batch import PacketBatch
 from ippath.config.host_file import parse_host
 from ippath.netns import Netns
-from tests.kernel.packets import address, data, echo, fragment_header, ip4, ip6, udp
+from ippath.verify.packets import address, data, echo, fragment_header, ip4, ip6, udp
 from tests.kernel.scenarios import router
 
 HERE4, HERE6 = ("10.0.0.2", "10.0.0.1"), ("2001:db8::2", "2001:db8::1")

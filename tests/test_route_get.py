@@ -17,8 +17,8 @@ from ippath.config.host_file import parse_host
 from ippath.netns import Netns
 from ippath.route_get import Question, QuestionError, answer_rows, ask
 from ippath.route_why import NOT_REACHED, PASSED_OVER, WINS, why
-from tests.kernel import recorder
-from tests.kernel.compare import PREPARED
+from ippath.verify.namespace import KernelError, available, kernel_version
+from ippath.verify.on_ippath import PREPARED
 from tests.kernel.route_asker import (
     ANSWERS, HOST, RULES, Questions, ask_kernel, differences, recorded, table,
 )  # fmt: skip
@@ -64,18 +64,18 @@ def test_the_recording_is_of_the_table() -> None:
     assert json.loads(ANSWERS.read_text())["kernel"].startswith("6.18")
 
 
-@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
+@pytest.mark.skipif(bool(available()), reason=available() or "available")
 @pytest.mark.parametrize("family", [4, 6])
 def test_random_hosts_answer_as_the_running_kernel(family: int) -> None:
-    if not recorder.kernel_version().startswith("6.18"):
-        pytest.skip(f"the reference is 6.18, this is {recorder.kernel_version()}")
+    if not kernel_version().startswith("6.18"):
+        pytest.skip(f"the reference is 6.18, this is {kernel_version()}")
     generator = Questions(2026, (family,))
     asked = 0
     for _ in range(8):
         host, commands = generator.host(), [generator.question() for _ in range(40)]
         try:
             kernel = ask_kernel(host, commands)
-        except recorder.RecorderError as problem:
+        except KernelError as problem:
             if "Operation not permitted" in str(problem):
                 pytest.skip("namespaces are not allowed here")
             continue  # the kernel refuses a line

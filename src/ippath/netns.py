@@ -121,7 +121,7 @@ class Netns:
         self._state_handle = state_handle(self.state)
 
     def change(self, host: Host) -> None:
-        """Go on as `host`: new tables; counters, rate limits, queues and the clock stay.
+        """Go on as `host`: new tables; counters, rate limits, queues, fragments and the clock stay.
 
         Rows in `Verdicts` before the change belong to the tables of then.
         """
@@ -132,19 +132,23 @@ class Netns:
         self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
         self._made = {}
         self.tables = self._build()
-        self.state = state = self._new_state()
-        for name in ("counters", "verdicts", "reasons", "peer", "misc"):
-            getattr(state, name)[:] = getattr(old, name)
-        state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        fresh = self._new_state()
+        self.state = old._replace(
+            devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken
+        )
+        self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
         for row, device in enumerate(old_host.devices):
             if device.name in self._device_rows:
-                state.devstat[self._device_rows[device.name]] = old.devstat[row]
+                fresh.devstat[self._device_rows[device.name]] = old.devstat[row]
         rows = {number: k for k, number in enumerate(self.tables.socket[:, T.SOCK_LISTENER])}
         for row, number in enumerate(old_sockets[:, T.SOCK_LISTENER]):
             if number in rows:
-                state.sockq[rows[number]] = old.sockq[row]
+                fresh.sockq[rows[number]] = old.sockq[row]
+        for name, value in host.sysctls.items():
+            if "frag_" in name and old_host.sysctls.get(name) != value:
+                self.set_fragment_limit(name, int(value))
         self._tables_handle = tables_handle(self.tables)
-        self._state_handle = state_handle(state)
+        self._state_handle = state_handle(self.state)
 
     @classmethod
     def from_file(
@@ -556,7 +560,9 @@ class Netns:
             column, unit = FRAGMENT_LIMITS[limit]
             self.state.fqdir[directory, column] = value * unit
 
-    def advance(self, time_ns: int, *, collect_output: bool = False) -> None:
+    def advance(
+        self, time_ns: int, *, collect_output: bool = False, collect_datagrams: bool = False
+    ) -> None:
         """Let the host's clock reach `time_ns` without a packet: datagrams under reassembly expire.
 
         Does nothing if the clock is there already.
@@ -565,8 +571,9 @@ class Netns:
         if time_ns > misc[T.MISC_NOW_NS]:
             misc[T.MISC_NOW_NS] = time_ns
             self.receive(
-                PacketBatch.from_packets([]), collect_output=collect_output, continue_list=True
-            )
+                PacketBatch.from_packets([]), collect_output=collect_output,
+                collect_datagrams=collect_datagrams, continue_list=True,
+            )  # fmt: skip
 
     def _make_room(self) -> None:
         """Empty the output arena, enlarge the arrays of reassembly if they are short."""

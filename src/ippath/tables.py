@@ -322,11 +322,12 @@ class State(NamedTuple):
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE, SKB_EARLY,
     SKB_KEPT,  # where `State.taken_data` has the payload
+    SKB_IIF,  # of a reassembled datagram: the device by which its first fragment came
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_SPARE, SKB_COLUMNS,
-) = range(50)  # fmt: skip
+) = range(51)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots

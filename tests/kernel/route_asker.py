@@ -14,32 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.kernel import recorder
-from tests.kernel.compare import PREPARED
+from ippath.verify.namespace import KernelError, in_child, kernel_version
+from ippath.verify.on_ippath import PREPARED
+from ippath.verify.on_kernel import Session
+from ippath.verify.scenario import Scenario
 from tests.kernel.differ import _LINES, DEVICES, Generator
-from tests.kernel.scenarios import Scenario
 
 ANSWERS = Path(__file__).parent / "route_answers.json"
 Printed = dict[str, Any]  # out, err
-
-
-class _Asker(recorder._Session):
-    """A namespace in which commands are run; lives in the forked child."""
-
-    def __init__(self, host: str, commands: list[str]) -> None:
-        super().__init__(Scenario("asked", "routes", host, ()), Path())
-        self.commands = commands
-
-    def run(self) -> Any:
-        recorder._private_mounts()
-        recorder._check(recorder._libc.unshare(recorder.CLONE_NEWNET), "unshare network")
-        recorder._mount("sysfs", "/sys")
-        self.prepare()
-        for line in self.scenario.host.splitlines():
-            self.apply(line.split("#")[0].strip())
-        self.flush_ip()
-        self.settle()
-        return [_run(command) for command in self.commands]
 
 
 def _run(command: str) -> Printed:
@@ -48,8 +30,13 @@ def _run(command: str) -> Printed:
 
 
 def ask_kernel(host: str, commands: list[str]) -> list[Printed]:
-    """Run `ip COMMAND` for each command on the host; raises RecorderError if it can't be made."""
-    return recorder._in_child(_Asker(host, commands).run)
+    """Run `ip COMMAND` for each command on the host; raises KernelError if it can't be made."""
+
+    def ask() -> list[Printed]:
+        Session(Scenario("asked", "routes", host, ()), Path(), False).make_host()
+        return [_run(command) for command in commands]
+
+    return in_child(ask)
 
 
 def ask_ippath(host: str, commands: list[str]) -> list[Printed]:
@@ -57,7 +44,7 @@ def ask_ippath(host: str, commands: list[str]) -> list[Printed]:
     from ippath.config.host_file import parse_host
     from ippath.netns import Netns
 
-    netns = Netns(parse_host(PREPARED.lstrip() + host), seed=1)
+    netns = Netns(parse_host(PREPARED + host), seed=1)
     return [_printed(netns, command.split()) for command in commands]
 
 
@@ -250,7 +237,7 @@ def random_run(minutes: float, seed: int, families: tuple[int, ...]) -> int:
         commands = [generator.question() for _ in range(60)]
         try:
             kernel = ask_kernel(host, commands)
-        except recorder.RecorderError:
+        except KernelError:
             refused += 1
             continue
         asked += len(commands)
@@ -299,7 +286,7 @@ def main() -> int:
         {"host": host.splitlines(), "asked": dict(zip(commands, ask_kernel(host, commands)))}
         for host, commands in table()
     ]
-    text = json.dumps({"kernel": recorder.kernel_version(), "hosts": hosts}, indent=1)
+    text = json.dumps({"kernel": kernel_version(), "hosts": hosts}, indent=1)
     ANSWERS.write_text(text + "\n")
     print(f"{sum(len(h['asked']) for h in hosts)} answers recorded")
     return 0

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     ROUTER_ALERT, Upper, address, data, echo, eth, icmp, ip4, record_route, timestamp, udp,
 )  # fmt: skip
-from tests.kernel.scenarios import (
-    Inject, Run, Step, Wait, ethernet, router, scenario,
-)  # fmt: skip
+from ippath.verify.scenario import Inject, Run, Step, Wait
+from tests.kernel.scenarios import ethernet, router, scenario  # fmt: skip
 
 HERE = ("10.0.0.2", "10.0.0.1")
 _LISTEN = "listen udp 10.0.0.1:2000"
@@ -162,6 +161,15 @@ scenario(
     Inject("r0", {"first": piece(sized(100), 0, 56, 1)}),
     Inject("r1", {"last": piece(sized(100), 56, 44, 0)}),
     Inject("r0", {"first again": piece(sized(100), 0, 56, 1)}),
+)
+scenario(
+    "fragments: by two devices, a socket bound to each",
+    "frag4",
+    router("listen udp 0.0.0.0:2000 dev r0", "listen udp 0.0.0.0:2000 dev r1", _SHORT),
+    Inject("r0", {"first": piece(sized(100), 0, 56, 1)}),
+    Inject("r1", {"last": piece(sized(100), 56, 44, 0)}),
+    Inject("r0", {"last, other order": piece(sized(100), 56, 44, 0, ident=2)}),
+    Inject("r1", {"first, other order": piece(sized(100), 0, 56, 1, ident=2)}),
 )
 scenario(
     "fragments: interleaved",

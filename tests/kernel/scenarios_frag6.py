@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from tests.kernel.packets import (
+from ippath.verify.packets import (
     Upper, address, data, destination_options, echo6, eth, fragment_header, hop_by_hop, icmp6, ip6,
     routing, tcp, udp,
 )  # fmt: skip
-from tests.kernel.scenarios import Inject, Run, Step, Wait, ethernet, router, scenario
+from ippath.verify.scenario import Inject, Run, Step, Wait
+from tests.kernel.scenarios import ethernet, router, scenario
 from tests.kernel.scenarios_frag4 import Piece, sized
 
 A, B = "2001:db8:0::", "2001:db8:1::"

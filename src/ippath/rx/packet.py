@@ -9,12 +9,20 @@ from ippath.jit import cold, hot, kernel
 from ippath.reasons import (
     CONSUMED, DELIVERED, DROPPED, FORWARDED, R_CAPTURE_CUT, R_NONE, UNSUPPORTED,
 )  # fmt: skip
-from ippath.tables import SKB_AVAIL, SKB_IP, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT
+from ippath.tables import (
+    NONE, SKB_AVAIL, SKB_DEVICE, SKB_IIF, SKB_IP, SKB_REASON, SKB_UNCHECKED, SKB_VERDICT,
+)  # fmt: skip
 from ippath.trace import T_CUT, T_VERDICT, note
 from ippath.wire.memory import copy, store8
 
 CONTINUE, DONE = 0, 1
 REASSEMBLED = 2  # go on with the datagram in `State.datagram`
+
+
+@hot
+def inet_iif(skb):
+    """The device that sockets see: that of the first fragment (kernel: inet_iif, inet6_iif)."""
+    return skb[SKB_DEVICE] if skb[SKB_IIF] == NONE else skb[SKB_IIF]
 
 
 @hot

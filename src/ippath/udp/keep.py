@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ippath.jit import cold, kernel
 from ippath.rx.icmp_send import specific_destination
+from ippath.rx.packet import inet_iif
 from ippath.tables import (
-    MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
+    MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, SKB_AVAIL, SKB_DST_HI, SKB_DST_LO,
     SKB_FAMILY, SKB_FRAME, SKB_IP, SKB_KEPT, SKB_LEN, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TRANSPORT,
     TAKEN_CAUSE, TAKEN_DEVICE, TAKEN_DST_HI, TAKEN_DST_LO, TAKEN_FAMILY, TAKEN_LENGTH, TAKEN_OFFSET,
     TAKEN_SOCKET, TAKEN_SPEC_DST, TAKEN_SPORT, TAKEN_SRC_HI, TAKEN_SRC_LO, TAKEN_TOS, TAKEN_TTL,
@@ -58,7 +59,7 @@ def keep_datagram(h, s, data, trace, socket):
     taken[row, TAKEN_SOCKET] = socket
     taken[row, TAKEN_OFFSET] = skb[SKB_KEPT]
     taken[row, TAKEN_LENGTH] = length
-    taken[row, TAKEN_DEVICE] = skb[SKB_DEVICE]
+    taken[row, TAKEN_DEVICE] = inet_iif(skb)
     taken[row, TAKEN_FAMILY] = skb[SKB_FAMILY]
     taken[row, TAKEN_SRC_HI] = skb[SKB_SRC_HI]
     taken[row, TAKEN_SRC_LO] = skb[SKB_SRC_LO]

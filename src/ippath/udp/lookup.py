@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
+from ippath.rx.packet import inet_iif
 from ippath.tables import (
-    CONF_HASH_SEED, NONE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
+    CONF_HASH_SEED, NONE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
     SKB_SRC_LO, SOCK_DEVICE, SOCK_FAMILY, SOCK_HI, SOCK_LO, SOCK_PEER_HI, SOCK_PEER_LO,
     SOCK_PEER_PORT, SOCK_PEER_SET, SOCK_PORT, SOCK_PROTOCOL, SOCK_REUSEPORT_COUNT,
     SOCK_REUSEPORT_FIRST, SOCK_V6ONLY, SOCK_WILDCARD,
@@ -49,7 +50,7 @@ def _accepts(h, row, skb, source_port):
             return -1
         score += weight
     if socket[row, SOCK_DEVICE] != NONE:
-        if socket[row, SOCK_DEVICE] != skb[SKB_DEVICE]:
+        if socket[row, SOCK_DEVICE] != inet_iif(skb):
             return -1
         score += weight
     return score

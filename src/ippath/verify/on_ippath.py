@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ippath.batch import PacketBatch
 from ippath.netns import Netns, Taken
+from ippath.verify.compare import LATE
 from ippath.verify.outcome import Answer, Datagram, Outcome
 from ippath.verify.scenario import (
     WITH_PACKETS, Burst, Inject, RouteGet, Run, Scenario, Send, Step, Together, Wait,
@@ -70,6 +72,7 @@ class _Session:
         self.outcomes: list[Outcome] = []
         self.waiting: list[_Waiting] = []
         self.before: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
 
     def run(self) -> Answer:
         for step in self.steps:
@@ -123,7 +126,15 @@ class _Session:
                 owner[at].drops.append((reason, ""))
         for at in np.flatnonzero(verdicts.unsupported):
             owner[at].unsupported.append(verdicts.reason_names[at])
+        self.note_late(waiting[-1].outcome)
         self.share_out(lambda cause: owner[cause - batch.first_frame])
+
+    def note_late(self, outcome: Outcome) -> None:
+        """What was dropped meanwhile of fragments that had been held; in the last outcome."""
+        now = self.netns.totals().reasons
+        late = Counter({name: now.get(name, 0) - self.dropped.get(name, 0) for name in LATE})
+        late.subtract(reason for reason, _ in outcome.drops if reason in LATE)
+        self.dropped, outcome.late = now, dict(+late)
 
     def batch_of(self, waiting: list[_Waiting]) -> tuple[PacketBatch, list[Outcome]]:
         rows = {device.name: k for k, device in enumerate(self.netns.host.devices)}
@@ -176,6 +187,8 @@ class _Session:
         if isinstance(step, Wait):
             outcome = Outcome("wait", (f"{step.seconds:g}",))
             self.now = max(self.clock(), self.now + int(step.seconds * 10**9))
+            self.netns.advance(self.now, collect_output=True, collect_datagrams=True)
+            self.note_late(outcome)
         elif isinstance(step, Send):
             outcome = Outcome("send", (str(step.socket),))
             self.now = self.clock()

@@ -43,6 +43,7 @@ class Outcome:
     said: str = ""  # what `ip route get` printed, or the errno of a send
     time_ns: int = 0  # the clock when the first packet went in
     unsupported: list[str] = field(default_factory=list)  # reasons why ippath did not judge
+    late: dict[str, int] = field(default_factory=dict)  # ippath: fragments dropped that were held
 
     @property
     def label(self) -> str:
