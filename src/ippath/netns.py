@@ -395,7 +395,9 @@ class Netns:
         conf[T.CONF_HASH_POLICY6] = number("net.ipv6.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_FIELDS4] = number("net.ipv4.fib_multipath_hash_fields", 7)
         conf[T.CONF_HASH_FIELDS6] = number("net.ipv6.fib_multipath_hash_fields", 7)
-        conf[T.CONF_HASH_SEED] = _hash(0x9E3779B9, self.seed)
+        conf[T.CONF_HASH_SEED] = number("net.ipv4.fib_multipath_hash_seed", 0) or _hash(
+            0x9E3779B9, self.seed
+        )
         conf[T.CONF_MAX_HBH_OPTIONS] = number("net.ipv6.max_hbh_opts_number", 8)
         conf[T.CONF_MAX_DST_OPTIONS] = number("net.ipv6.max_dst_opts_number", 8)
         conf[T.CONF_MAX_HBH_LENGTH] = number("net.ipv6.max_hbh_length", 0x7FFFFFFF)

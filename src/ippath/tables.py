@@ -356,8 +356,11 @@ PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOI
     FLOW_PROTOCOL, FLOW_SPORT, FLOW_DPORT, FLOW_SCOPE, FLOW_IGNORE_LINKSTATE, FLOW_STRICT,
     FLOW_REACHABLE, FLOW_PREFER, FLOW_LABEL, FLOW_HAS_SRC,
     FLOW_UID,  # of who asks; packets leave it at 0
+    # the packet that an ICMPv6 error quotes, whose way it goes where there are several
+    FLOW_QUOTES, QUOTED_SRC_HI, QUOTED_SRC_LO, QUOTED_DST_HI, QUOTED_DST_LO, QUOTED_PROTOCOL,
+    QUOTED_LABEL,
     FLOW_COLUMNS,
-) = range(20)  # fmt: skip
+) = range(27)  # fmt: skip
 RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
 # a question for a route (`ip route get`), and the answer to it
 (

@@ -114,6 +114,12 @@ class Generator:
             yield f"net.ipv4.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
         if self.some(0.2):
             yield f"net.ipv6.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
+        yield f"net.ipv4.fib_multipath_hash_seed = {self.random.randrange(1, 1 << 32)}"
+        for family in ("ipv4", "ipv6"):
+            if self.some(0.5):
+                yield f"net.{family}.fib_multipath_hash_policy = {pick((0, 1, 3))}"
+            if self.some(0.2):
+                yield f"net.{family}.fib_multipath_hash_fields = {self.random.randrange(1, 64)}"
         if self.some(0.1):
             yield "net.ipv4.icmp_errors_use_inbound_ifaddr = 1"
         if self.some(0.1):
@@ -137,11 +143,15 @@ class Generator:
         near = f"10.{k}.0.{pick((2, 3, 9))}" if family == 4 else f"2001:db8:{k}::{pick((2, 3, 9))}"
         if kind:
             words = [kind, net]
+        elif self.some(0.2):
+            words = [net, *self._nexthops(family)]
         elif self.some(0.3):
             words = [net, "dev", f"r{k}"]
         else:
             words = [net, "via", near, "dev", f"r{k}"]
-        if family == 6:  # equal metrics would make multipath routes, whose hash is the kernel's own
+        if "nexthop" in words:
+            return " ".join(words)
+        if family == 6 and self.some(0.7):  # equal metrics make multipath routes
             self.routes += 1
             words += ["metric", str(pick((10, 20, 2000)) + self.routes)]
         elif self.some(0.2):
@@ -155,6 +165,11 @@ class Generator:
         if self.some(0.2):
             words += ["table", "100"]
         return " ".join(words)
+
+    def _nexthops(self, family: int) -> Iterator[str]:
+        for k in self.random.sample(range(3), self.random.choice((2, 3))):
+            near = f"10.{k}.0.9" if family == 4 else f"2001:db8:{k}::9"
+            yield f"nexthop via {near} dev r{k} weight {self.random.choice((1, 1, 2, 5))}"
 
     def _rules(self) -> Iterator[str]:
         if not self.some(0.4):

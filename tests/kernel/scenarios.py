@@ -76,6 +76,7 @@ def all_scenarios() -> list[Scenario]:
         scenarios_icmp6,
         scenarios_ipv4,
         scenarios_ipv6,
+        scenarios_multipath,
         scenarios_route,
         scenarios_udp,
     )

@@ -510,6 +510,7 @@ scenario(
         f"ip -6 route replace 2001:db8:72::/48 via {A}3",
         f"ip -6 route add 2001:db8:73::/48 via {B}2 pref low metric 7",
         f"ip -6 route append 2001:db8:73::/48 via {A}3 pref high metric 7",
+        "net.ipv4.fib_multipath_hash_seed = 1",
     ),
     {f"to {n}": ip6(f"{A}{n}", f"2001:db8:{n}::1") for n in (70, 71, 72, 73)},
 )

@@ -29,6 +29,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "net.ipv4.icmp_ignore_bogus_error_responses": (0, 1),
     "net.ipv4.fwmark_reflect": (0, 255),
     "net.ipv4.fib_multipath_hash_policy": (0, 3),
+    "net.ipv4.fib_multipath_hash_seed": (0, 0xFFFFFFFF),
     "net.ipv4.fib_multipath_hash_fields": (1, 0xFFF),
     "net.ipv4.fib_multipath_use_neigh": (0, 1),
     "net.ipv4.ip_forward_use_pmtu": (0, 255),

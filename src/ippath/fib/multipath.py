@@ -1,7 +1,8 @@
 """Choosing one of several next hops by hash (kernel: fib_multipath_hash, fib_select_multipath).
 
-The kernel's hash function and seed are not part of its interface; the threshold rule is.  A 32-bit
-multiply-and-xor hash with a per-host seed stands in, so that a run can be repeated.
+The hash is the kernel's, SipHash over its flow keys (flow_hash_from_keys_seed): with one
+`net.ipv4.fib_multipath_hash_seed` both choose the same next hop.  Without one the kernel's seed is
+random, and ours follows from the host's `seed`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,17 @@ from __future__ import annotations
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_POLICY4, CONF_HASH_POLICY6, CONF_HASH_SEED,
-    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_HI,
-    FLOW_SRC_LO, NH_BOUND, NONE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
+    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_QUOTES, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_SRC_LO, NH_BOUND, NONE, QUOTED_DST_HI, QUOTED_DST_LO, QUOTED_LABEL, QUOTED_PROTOCOL,
+    QUOTED_SRC_HI, QUOTED_SRC_LO, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
 )  # fmt: skip
+from ippath.wire.siphash import sip_end, sip_start, sip_word
 
+HALF = 0xFFFFFFFF
+FLIP = -(1 << 63)  # makes signed order that of addresses
+OUTER = 0x3F  # fields of the packet itself; further ones are those of a packet within
+JHASH_START = (0xDEADBEEF + (2 << 2)) & HALF
+KEYS4, KEYS6 = 48, 72  # bytes of flow keys that are hashed
 FIELD_SADDR, FIELD_DADDR, FIELD_PROTOCOL, FIELD_LABEL, FIELD_SPORT, FIELD_DPORT = (
     1, 2, 4, 8, 16, 32,
 )  # fmt: skip
@@ -29,11 +37,6 @@ def mix32(state, value):
 
 
 @kernel
-def _mix64(state, value):
-    return mix32(mix32(state, value), value >> 32)
-
-
-@kernel
 def _fields(policy, fields, family6):
     if policy == 1:
         return FIELD_SADDR | FIELD_DADDR | FIELD_PROTOCOL | FIELD_SPORT | FIELD_DPORT
@@ -44,27 +47,97 @@ def _fields(policy, fields, family6):
     return FIELD_SADDR | FIELD_DADDR
 
 
+@kernel
+def _swapped(value):
+    """The 32 bits of `value` with their bytes in the other order."""
+    value = ((value & 0x00FF00FF) << 8) | ((value >> 8) & 0x00FF00FF)
+    return ((value << 16) | (value >> 16)) & HALF
+
+
+@kernel
+def _precedes(a_hi, a_lo, b_hi, b_lo):
+    """Is the IPv6 address a less than b, byte by byte?"""
+    if a_hi != b_hi:
+        return (a_hi ^ FLIP) < (b_hi ^ FLIP)
+    return (a_lo ^ FLIP) < (b_lo ^ FLIP)
+
+
+@kernel
+def _take_address6(v, before, hi, lo):
+    """Take in the four words of an IPv6 address; `before` is the word that waits for its other half."""
+    v = sip_word(v, _swapped((hi >> 32) & HALF), before)
+    v = sip_word(v, _swapped((lo >> 32) & HALF), _swapped(hi & HALF))
+    return v, _swapped(lo & HALF)
+
+
 @cold
-def multipath_hash(h, flow, family6):
-    """31-bit hash of the flow by fib_multipath_hash_policy."""
-    if family6:
-        fields = _fields(h.conf[CONF_HASH_POLICY6], h.conf[CONF_HASH_FIELDS6], True)
-    else:
-        fields = _fields(h.conf[CONF_HASH_POLICY4], h.conf[CONF_HASH_FIELDS4], False)
-    state = h.conf[CONF_HASH_SEED] & 0xFFFFFFFF
+def multipath_hash(h, flow, family6, received):
+    """31-bit hash of the flow by fib_multipath_hash_policy (kernel: fib_multipath_hash).
+
+    `received`: the flow is that of a packet, not of one that is about to be sent.
+    """
+    policy = h.conf[CONF_HASH_POLICY6] if family6 else h.conf[CONF_HASH_POLICY4]
+    fields = h.conf[CONF_HASH_FIELDS6] if family6 else h.conf[CONF_HASH_FIELDS4]
+    fields = _fields(policy, fields, family6)
+    seed = h.conf[CONF_HASH_SEED] & HALF
+    src_hi, src_lo, dst_hi, dst_lo = 0, 0, 0, 0
     if fields & FIELD_SADDR:
-        state = _mix64(_mix64(state, flow[FLOW_SRC_HI]), flow[FLOW_SRC_LO])
+        src_hi, src_lo = flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]
     if fields & FIELD_DADDR:
-        state = _mix64(_mix64(state, flow[FLOW_DST_HI]), flow[FLOW_DST_LO])
-    if fields & FIELD_PROTOCOL:
-        state = mix32(state, flow[FLOW_PROTOCOL])
-    if fields & FIELD_LABEL:
-        state = mix32(state, flow[FLOW_LABEL])
-    if fields & FIELD_SPORT:
-        state = mix32(state, flow[FLOW_SPORT])
-    if fields & FIELD_DPORT:
-        state = mix32(state, flow[FLOW_DPORT])
-    return state >> 1
+        dst_hi, dst_lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
+    protocol = flow[FLOW_PROTOCOL] if fields & FIELD_PROTOCOL else 0
+    label = flow[FLOW_LABEL] if fields & FIELD_LABEL else 0
+    if family6 and policy == 0 and flow[FLOW_QUOTES]:
+        src_hi, src_lo = flow[QUOTED_SRC_HI], flow[QUOTED_SRC_LO]
+        dst_hi, dst_lo = flow[QUOTED_DST_HI], flow[QUOTED_DST_LO]
+        protocol, label = flow[QUOTED_PROTOCOL], flow[QUOTED_LABEL]
+    if not (received and policy == 3):  # the flow dissector has it in the host's byte order
+        label = _swapped(label)
+    sport = flow[FLOW_SPORT] if fields & FIELD_SPORT else 0
+    dport = flow[FLOW_DPORT] if fields & FIELD_DPORT else 0
+    # both directions of a flow hash alike (kernel: __flow_hash_consistentify)
+    sport, dport = _swapped(sport) >> 16, _swapped(dport) >> 16
+    if dport < sport:
+        sport, dport = dport, sport
+    v = sip_start(seed, seed)
+    v = sip_word(v, label, protocol << 16)
+    v = sip_word(v, 0, 0)  # VLAN tags
+    v = sip_word(v, 0, 0)
+    v = sip_word(v, sport | dport << 16, 0)
+    if family6:
+        if _precedes(dst_hi, dst_lo, src_hi, src_lo):
+            src_hi, src_lo, dst_hi, dst_lo = dst_hi, dst_lo, src_hi, src_lo
+        v, rest = _take_address6(v, 0, src_hi, src_lo)
+        v, rest = _take_address6(v, rest, dst_hi, dst_lo)
+        hashed = sip_end(sip_word(v, 0, rest), KEYS6)
+    else:
+        source, destination = _swapped(src_lo), _swapped(dst_lo)
+        if destination < source:
+            source, destination = destination, source
+        hashed = sip_end(sip_word(sip_word(v, source, 0), 0, destination), KEYS4)
+    hashed = max(hashed, 1)
+    if received and policy == 3:
+        hashed = _stir(hashed if fields & OUTER else 0)
+    return hashed >> 1
+
+
+@kernel
+def _left(value, by):
+    return ((value << by) | (value >> (32 - by))) & HALF
+
+
+@kernel
+def _stir(hashed):
+    """The hash of the outer fields with that of the inner, 0 (kernel: jhash_2words, policy 3)."""
+    a = (hashed + JHASH_START) & HALF
+    b = c = JHASH_START
+    c = ((c ^ b) - _left(b, 14)) & HALF
+    a = ((a ^ c) - _left(c, 11)) & HALF
+    b = ((b ^ a) - _left(a, 25)) & HALF
+    c = ((c ^ b) - _left(b, 16)) & HALF
+    a = ((a ^ c) - _left(c, 4)) & HALF
+    b = ((b ^ a) - _left(a, 14)) & HALF
+    return ((c ^ b) - _left(b, 24)) & HALF
 
 
 @cold

@@ -243,7 +243,7 @@ def _make_forward_route(h, s, data, trace, kind):
     multipath = 0
     if fib.route[route, ROUTE_NH_COUNT] > 1:
         _hash_flow(h, s, data, flow)
-        hashed = multipath_hash(h, flow, False)
+        hashed = multipath_hash(h, flow, False, True)
         chosen = select_multipath(fib, route, hashed)
         flow[FLOW_SRC_LO] = skb[SKB_SRC_LO]
         flow[FLOW_DST_LO] = skb[SKB_DST_LO]

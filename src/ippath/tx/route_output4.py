@@ -16,7 +16,7 @@ from ippath.jit import kernel
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
-    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, NH_DEVICE, NH_GATEWAY_FAMILY,
+    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY,
     NH_LO, NODE_COUNT, NODE_FIRST, NONE, RES_NH, RES_ROUTE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
     ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_SCOPE, ROUTE_TYPE, RTN_BROADCAST, RTN_LOCAL,
     RTN_MULTICAST, RTN_UNICAST, TABLE_ID,
@@ -66,6 +66,38 @@ def select_address(h, device, toward, scope):
 
 
 @kernel
+def nexthop_source(h, route, nh):
+    """Source address that goes with a next hop (kernel: fib_info_update_nhc_saddr)."""
+    fib = h.fib4
+    gateway = fib.nexthop[nh, NH_LO] if fib.nexthop[nh, NH_GATEWAY_FAMILY] == 4 else 0
+    return select_address(h, fib.nexthop[nh, NH_DEVICE], gateway, fib.route[route, ROUTE_SCOPE])
+
+
+@kernel
+def _select_from(h, route, hashed, source):
+    """The next hop for a packet from `source` (0: any), by its address first, then by hash.
+
+    Kernel: fib_select_multipath, which takes the source into account since 6.16.
+    """
+    fib = h.fib4
+    if source == 0:
+        return select_multipath(fib, route, hashed)
+    best, chosen = 0, NONE
+    first = fib.route[route, ROUTE_NH_FIRST]
+    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+        bound = fib.nexthop[nh, NH_BOUND]
+        if bound < 0:
+            continue
+        score = 2 if nexthop_source(h, route, nh) == source else 0
+        score += hashed <= bound
+        if score > best:
+            best, chosen = score, nh
+        if best == 3:
+            break
+    return chosen
+
+
+@kernel
 def preferred_source(h, route, nh):
     """Source address that a route prefers (kernel: fib_result_prefsrc)."""
     fib = h.fib4
@@ -73,8 +105,7 @@ def preferred_source(h, route, nh):
         return fib.route[route, ROUTE_PREFSRC_LO]
     if nh == NONE:
         return 0
-    gateway = fib.nexthop[nh, NH_LO] if fib.nexthop[nh, NH_GATEWAY_FAMILY] == 4 else 0
-    return select_address(h, fib.nexthop[nh, NH_DEVICE], gateway, fib.route[route, ROUTE_SCOPE])
+    return nexthop_source(h, route, nh)
 
 
 @kernel
@@ -184,8 +215,8 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, tr
         return _make_route(h, flow, result, LOOPBACK_DEVICE)
     count = fib.route[route, ROUTE_NH_COUNT]
     if count > 1 and oif == NONE:
-        hashed = multipath_hash(h, flow, False)
-        chosen = select_multipath(fib, route, hashed)
+        hashed = multipath_hash(h, flow, False, False)
+        chosen = _select_from(h, route, hashed, flow[FLOW_SRC_LO])
         if chosen != NONE:
             result[RES_NH] = chosen
         note(trace, T_MULTIPATH, hashed, result[RES_NH], count)

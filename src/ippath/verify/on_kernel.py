@@ -46,6 +46,7 @@ ETHERNET_KINDS = ("veth", "tap", "dummy", "ether", "bridge")
 CLOCK_MONOTONIC_COARSE = 6  # Python's `time` has no name for it
 TICK_NS = round(time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e9)
 LARGEST = 70_000  # bytes: more than any packet or datagram
+LINKWATCH = 1.2  # seconds after which routes know that a carrier went or came
 TRIES = 4  # the kernel may speak in between, or the machine be too busy
 
 
@@ -198,6 +199,7 @@ class Session:
         elif words[1:3] == ["link", "set"] and words[-2:-1] == ["carrier"]:
             self.flush_ip()
             set_carrier(self.wires[words[3]], words[-1] == "on")
+            time.sleep(LINKWATCH)
         elif "rule" in words[:3] and "add" in words and "dscp" in words:
             self.flush_ip()
             dscp_rules.add_rule(dscp_rules.rule_of(" ".join(words)))
