@@ -59,6 +59,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("UNHANDLED_PROTO", "nothing on this host handles this kind of packet"),
     Reason("NEIGH_FAILED", "the next hop does not answer ARP or neighbour discovery"),
     Reason("NEIGH_QUEUEFULL", "too many packets wait for the next hop's address"),
+    Reason("QDISC_DROP", "the outgoing device has no carrier"),
     Reason("DEV_READY", "the device is down"),
     Reason("HDR_TRUNC", "ends inside its own headers"),
     Reason("ICMP_BAD_PAYLOAD", "ICMP error whose quotation is too short"),

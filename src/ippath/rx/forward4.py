@@ -9,14 +9,14 @@ from __future__ import annotations
 from ippath.jit import hot
 from ippath.mib import M_IpForwDatagrams, M_IpFragFails, M_IpInHdrErrors
 from ippath.reasons import (
-    R_IP_INHDR, R_NEIGH_FAILED, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
+    R_IP_INHDR, R_NEIGH_FAILED, R_NOT_SPECIFIED, R_PKT_TOO_BIG, R_QDISC_DROP,
 )  # fmt: skip
 from ippath.rx.header4 import copy_packet
 from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_REDIRECT,
+    COLLECT_SENT, DEV_CARRIER, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_REDIRECT,
     DST_ROUTE, DST_TYPE, MISC_COLLECT, NONE, OPT_SRR, OPT_STRICT, PACKET_HOST, ROUTE_MTU,
     SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_OUT_DEVICE,
     SKB_PKT_TYPE, SKB_TTL_SPENT,
@@ -94,5 +94,7 @@ def ip_forward(h, s, data, trace):
         if s.misc[MISC_COLLECT] & COLLECT_SENT:
             copy_packet(s, data, SCRATCH_PACKET, kept)
         finish_output4(h, s, s.scratch, SCRATCH_PACKET, kept, length, out, family, hi, lo, kind)
+    if h.device[out, DEV_CARRIER] == 0:
+        return drop(s, trace, R_QDISC_DROP)
     note(trace, T_FORWARD, out)
     return forwarded(s, trace)

@@ -11,12 +11,12 @@ from ippath.mib import (
     M_Ip6FragFails, M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTooBigErrors, M_Ip6OutForwDatagrams,
 )  # fmt: skip
 from ippath.reasons import (
-    R_IP_INADDRERRORS, R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_BIG,
+    R_IP_INADDRERRORS, R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_BIG, R_QDISC_DROP,
 )  # fmt: skip
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
+    COLLECT_SENT, DEV_CARRIER, CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
     DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, MISC_COLLECT, NONE, PACKET_HOST, ROUTE_MTU,
     ROUTE_MTU_LOCK, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
@@ -108,5 +108,7 @@ def ip6_forward(h, s, data, trace):
         copy(s.scratch, 0, data, ip, kept)
         store8(s.scratch, HOP_LIMIT, hop_limit - 1)
     finish_output6(h, s, s.scratch, 0, kept, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))
+    if h.device[out, DEV_CARRIER] == 0:
+        return drop(s, trace, R_QDISC_DROP)
     note(trace, T_FORWARD, out)
     return forwarded(s, trace)

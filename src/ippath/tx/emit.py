@@ -9,7 +9,7 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW
 from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
-    COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
+    COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_CARRIER, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
     NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
     OUT_LINK, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, SKB_FRAME,
@@ -79,6 +79,8 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
 
     `buf` has its first `kept` bytes from `offset` on, an IP header at least.
     """
+    if h.device[device, DEV_CARRIER] == 0:
+        return  # kernel: noop_enqueue
     raw = h.device[device, DEV_RAW_IP] != 0
     header = 0 if raw else ETHER_HEADER
     s.devstat[device, DEVSTAT_TX] += 1
