@@ -240,8 +240,8 @@ def test_queues_expire_in_order_of_their_deadlines_however_long_the_silence() ->
         netns.receive(PacketBatch.from_packets([packet], device=1, time_ns=k * 40 * SECOND))
     netns.advance(10_000 * SECOND, collect_output=True)
     sent = netns.take_output()
-    assert [time for _, _, time in sent] == [(1000 + 40 * k) * SECOND for k in range(20)]
-    assert [packet[19] for _, packet, _ in sent] == [2 + k for k in range(20)]
+    assert [one.time_ns for one in sent] == [(1000 + 40 * k) * SECOND for k in range(20)]
+    assert [one.packet[19] for one in sent] == [2 + k for k in range(20)]
     assert netns.totals().reasons == {"FRAG_REASM_TIMEOUT": 20}
     netns.advance(0)  # a clock never goes back
 
@@ -282,7 +282,7 @@ def test_what_a_cut_fragment_lacks_is_lacking_in_the_datagram() -> None:
     netns.receive(cut([first, last], 524), collect_output=True)
     verdict = netns.receive(cut([first, last], 120), collect_output=True)
     assert verdict.verdict_names == ["held", "delivered"]
-    replies = [packet for _, packet, _ in netns.take_output()]
+    replies = [sent.packet for sent in netns.take_output()]
     assert len(replies) == 2 and replies[0][28:] == whole[8:]
     assert len(replies[1]) == len(replies[0]) and not any(replies[1][120:])
 

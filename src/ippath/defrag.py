@@ -293,6 +293,8 @@ def _bare_state(seed: int, overlaps: bool) -> T.State:
         scratch=np.zeros(1, np.uint8),
         out=np.zeros((_OUT_ROWS, T.OUT_COLUMNS), np.int64),
         out_data=np.empty(_OUT_BYTES, np.uint8),
+        taken=none(T.TAKEN_COLUMNS),
+        taken_data=np.zeros(1, np.uint8),
     )
 
 

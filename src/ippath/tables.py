@@ -129,9 +129,10 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_MAX_DST_LENGTH, CONF_L3MDEV_ACCEPT, CONF_MULTIPATH_USE_NEIGH,
     CONF_HINT, CONF_LIST, CONF_LIST_GAP_NS, CONF_ASSUME_NEIGH, CONF_BROADCAST_HINT,
     CONF_EARLY_DEMUX,  # it is on, and a socket is connected
+    CONF_MULTIPATH4, CONF_MULTIPATH6,  # there are routes with several next hops
     CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
     CONF_PROTOCOLS4_0,
-) = range(42)  # fmt: skip
+) = range(44)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -356,11 +357,9 @@ PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOI
     FLOW_PROTOCOL, FLOW_SPORT, FLOW_DPORT, FLOW_SCOPE, FLOW_IGNORE_LINKSTATE, FLOW_STRICT,
     FLOW_REACHABLE, FLOW_PREFER, FLOW_LABEL, FLOW_HAS_SRC,
     FLOW_UID,  # of who asks; packets leave it at 0
-    # the packet that an ICMPv6 error quotes, whose way it goes where there are several
-    FLOW_QUOTES, QUOTED_SRC_HI, QUOTED_SRC_LO, QUOTED_DST_HI, QUOTED_DST_LO, QUOTED_PROTOCOL,
-    QUOTED_LABEL,
+    FLOW_HASH,  # of the packet that is routed or answered, where next hops are chosen by it; or NONE
     FLOW_COLUMNS,
-) = range(27)  # fmt: skip
+) = range(21)  # fmt: skip
 RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
 # a question for a route (`ip route get`), and the answer to it
 (

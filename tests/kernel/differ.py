@@ -39,6 +39,7 @@ net.ipv4.icmp_ratemask = 0
 net.ipv4.icmp_msgs_per_sec = 100000
 net.ipv4.icmp_msgs_burst = 100000
 net.ipv6.icmp.ratelimit = 0
+net.ipv4.fib_multipath_hash_seed = 4711
 ip link set lo up
 ip link set r0 up
 ip link set r1 up
@@ -114,7 +115,6 @@ class Generator:
             yield f"net.ipv4.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
         if self.some(0.2):
             yield f"net.ipv6.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
-        yield f"net.ipv4.fib_multipath_hash_seed = {self.random.randrange(1, 1 << 32)}"
         for family in ("ipv4", "ipv6"):
             if self.some(0.5):
                 yield f"net.{family}.fib_multipath_hash_policy = {pick((0, 1, 3))}"

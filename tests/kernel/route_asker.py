@@ -33,7 +33,8 @@ def ask_kernel(host: str, commands: list[str]) -> list[Printed]:
     """Run `ip COMMAND` for each command on the host; raises KernelError if it can't be made."""
 
     def ask() -> list[Printed]:
-        Session(Scenario("asked", "routes", host, ()), Path(), False).make_host()
+        session = Session(Scenario("asked", "routes", host, ()), Path(), False)
+        session.make_host()  # it keeps the sockets open
         return [_run(command) for command in commands]
 
     return in_child(ask)

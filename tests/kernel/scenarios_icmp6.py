@@ -469,3 +469,12 @@ for _demux in (1, 0):
             },
         ),
     )
+scenario(
+    "v6 nobody is answered from ::1",
+    "icmp6",
+    router("ip -6 rule add pref 333 from 2001:db8::/65 prohibit", "join ff05::1:3 dev r0"),
+    {
+        "to a group": ip6("::", "ff05::1:3", echo6()),
+        "to us": ip6("::", "2001:db8:0::1", echo6()),
+    },
+)

@@ -16,7 +16,7 @@ from ippath.jit import cold, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
     CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH, FLOW_DST_HI,
-    FLOW_DST_LO, FLOW_HAS_SRC, FLOW_IIF, FLOW_IGNORE_LINKSTATE, FLOW_PREFER, FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO,
+    FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER, FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO,
     FLOW_STRICT, NH_BOUND, NH_DEAD, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LINKDOWN, NH_LO,
     NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_PLEN, NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN,
     NODE_SUB_COUNT, NODE_SUB_FIRST, NONE, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE,
@@ -172,7 +172,9 @@ def _select_path(h, flow, result, reachable, trace):
     count = fib.route[route, ROUTE_NH_COUNT]
     if count <= 1:
         return 0
-    hashed = multipath_hash(h, flow, True, flow[FLOW_IIF] != 0)  # 0: lo, the host's own
+    hashed = flow[FLOW_HASH]
+    if hashed == NONE:
+        hashed = multipath_hash(h, flow, True, False)
     start = fib.route[route, ROUTE_NH_FIRST]
     for nh in range(start, start + count):
         if hashed <= fib.nexthop[nh, NH_BOUND]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_POLICY4, CONF_HASH_POLICY6, CONF_HASH_SEED,
-    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_QUOTES, FLOW_SPORT, FLOW_SRC_HI,
-    FLOW_SRC_LO, NH_BOUND, NONE, QUOTED_DST_HI, QUOTED_DST_LO, QUOTED_LABEL, QUOTED_PROTOCOL,
-    QUOTED_SRC_HI, QUOTED_SRC_LO, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
+    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_SRC_LO, NH_BOUND, NONE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
 )  # fmt: skip
 from ippath.wire.siphash import sip_end, sip_start, sip_word
 
@@ -86,11 +85,7 @@ def multipath_hash(h, flow, family6, received):
     if fields & FIELD_DADDR:
         dst_hi, dst_lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
     protocol = flow[FLOW_PROTOCOL] if fields & FIELD_PROTOCOL else 0
-    label = flow[FLOW_LABEL] if fields & FIELD_LABEL else 0
-    if family6 and policy == 0 and flow[FLOW_QUOTES]:
-        src_hi, src_lo = flow[QUOTED_SRC_HI], flow[QUOTED_SRC_LO]
-        dst_hi, dst_lo = flow[QUOTED_DST_HI], flow[QUOTED_DST_LO]
-        protocol, label = flow[QUOTED_PROTOCOL], flow[QUOTED_LABEL]
+    label = flow[FLOW_LABEL] if family6 and fields & FIELD_LABEL else 0
     if not (received and policy == 3):  # the flow dissector has it in the host's byte order
         label = _swapped(label)
     sport = flow[FLOW_SPORT] if fields & FIELD_SPORT else 0

@@ -15,10 +15,11 @@ from ippath.mib import (
     M_IcmpOutTimestampReps,
 )  # fmt: skip
 from ippath.rx.header4 import copy_packet
+from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
 from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
-    CONF_ICMP_RATEMASK, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
+    CONF_ICMP_RATEMASK, CONF_MULTIPATH4, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
     DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
     FLOW_SPARE, FLOW_SRC_LO, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS, PEER_REDIRECTS, PEER_TOKENS_NS,
     RES_NH, RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
@@ -196,8 +197,9 @@ def icmp_send(h, s, data, trace, kind, code, info):
         note(trace, T_ICMP_SEND, kind, code, sender, SUPPRESSED)
         return
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
+    hashed = packet_hash4(h, s, data) if h.conf[CONF_MULTIPATH4] else NONE
     if is_zeronet(target) or route_output4(
-        h, s, source, target, tos & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace
+        h, s, source, target, tos & 0xFC, mark, NONE, IPPROTO_ICMP, 0, hashed, trace
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
@@ -256,7 +258,9 @@ def icmp_reply(h, s, trace, kind, code, info, size):
         return
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
-    if route_output4(h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, trace):
+    if route_output4(
+        h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, NONE, trace
+    ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
     flow = s.flow[FLOW_OUTPUT]

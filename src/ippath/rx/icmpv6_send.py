@@ -12,10 +12,11 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.dissect6 import dissect6, skip_extensions
 from ippath.rx.packet import copy_captured
+from ippath.rx.packet_hash import packet_hash6
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
-    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, DEV_HOP_LIMIT6, DEV_LOOPBACK, DEV_RAW_IP,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, CONF_MULTIPATH6, DEV_HOP_LIMIT6, DEV_LOOPBACK, DEV_RAW_IP,
     DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
     FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH, RES_ROUTE, ROUTE_HOPLIMIT,
     ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP,
@@ -112,7 +113,7 @@ def _count_no_way_back(h, s, data):
     ports = flow[FLOW_DPORT] << 16 | flow[FLOW_SPORT]
     error = look_up_output6(
         h, s, FLOW_SPARE, skb[SKB_DST_HI], skb[SKB_DST_LO], skb[SKB_SRC_HI], skb[SKB_SRC_LO],
-        0, skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], None,
+        0, skb[SKB_MARK], flow[FLOW_PROTOCOL], ports, skb[SKB_DEVICE], NONE, None,
     )  # fmt: skip
     choose_source6(h, s, FLOW_SPARE, error, skb[SKB_DEVICE], None)
 
@@ -196,7 +197,7 @@ def _error_source(h, s, hi, lo):
         is_own_address6(h, device, dst_hi, dst_lo) or is_own_anycast6(h, device, dst_hi, dst_lo)
     ):
         return dst_hi, dst_lo
-    error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, 0, NEXTHDR_ICMP, 0, NONE, None)
+    error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, 0, NEXTHDR_ICMP, 0, NONE, NONE, None)
     if error == 0 and h.fib6.route[s.result[FLOW_SPARE, RES_ROUTE], ROUTE_PREFSRC_SET]:
         return 0, 0
     row = select_source6(h, device, hi, lo)
@@ -220,9 +221,10 @@ def icmp6_send(h, s, data, trace, kind, code, info):
     src_hi, src_lo = _error_source(h, s, hi, lo)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
     oif = skb[SKB_DEVICE] if is_link_local(hi) or is_loopback(hi, lo) else NONE
+    hashed = packet_hash6(h, s, data) if h.conf[CONF_MULTIPATH6] else NONE
     error = look_up_output6(
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, kind << 8 | code, oif,
-        trace,
+        hashed, trace,
     )  # fmt: skip
     if limited:
         if error:
@@ -267,7 +269,7 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
     error = look_up_output6(
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP,
-        ICMP6_ECHO_REPLY << 8, device, trace,
+        ICMP6_ECHO_REPLY << 8, device, NONE, trace,
     )  # fmt: skip
     if choose_source6(h, s, FLOW_OUTPUT, error, device, trace):
         note(trace, T_ICMP6_SEND, ICMP6_ECHO_REPLY, code, hi, lo, NO_WAY_BACK)
@@ -313,7 +315,7 @@ def ndisc_send_redirect(h, s, data, trace):
     src_hi, src_lo = h.address[source, ADDR_HI], h.address[source, ADDR_LO]
     if look_up_output6(
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, 0, NEXTHDR_ICMP, NDISC_REDIRECT << 8,
-        device, trace,
+        device, NONE, trace,
     ):  # fmt: skip
         note(trace, T_REDIRECT, 0)
         return

@@ -12,27 +12,28 @@ from __future__ import annotations
 from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
-from ippath.fib.multipath import multipath_hash, select_multipath
+from ippath.fib.multipath import select_multipath
 from ippath.handles import copy_route
 from ippath.jit import cold, hot, kernel
 from ippath.mib import M_TcpExtIPReversePathFilter
 from ippath.reasons import (
     R_IP_INVALID_DEST, R_IP_INVALID_SOURCE, R_IP_LOCALNET, R_IP_RPFILTER, R_NOT_SPECIFIED,
 )  # fmt: skip
+from ippath.rx.dissect4 import dissect_ports
 from ippath.rx.packet import CONTINUE, count, drop
+from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_EARLY_DEMUX,
-    CONF_HASH_POLICY4, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
+    CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL,
     DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE,
-    EHOSTUNREACH, FLOW_DPORT, FLOW_DST_LO, FLOW_INPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO,
-    HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED,
+    EHOSTUNREACH, FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED,
     MISC_HINT_REFUSED, MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO,
     NONE, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST,
-    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO,
-    SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP, SKB_MARK, SKB_PROTOCOL, SKB_REASON,
+    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_LO,
+    SKB_FRAME, SKB_HINTED, SKB_MARK, SKB_PROTOCOL, SKB_REASON,
     SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import (
@@ -41,10 +42,8 @@ from ippath.trace import (
 )  # fmt: skip
 from ippath.udp.early_demux import udp_early_demux
 from ippath.wire.ipv4 import (
-    IPPROTO_ICMP, IPPROTO_IGMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, OFFSET_MASK,
-    is_limited_broadcast, is_local_multicast, is_loopback, is_multicast, is_zeronet,
+    IPPROTO_IGMP, is_limited_broadcast, is_local_multicast, is_loopback, is_multicast, is_zeronet,
 )  # fmt: skip
-from ippath.wire.memory import load8, load16be, load32be
 
 DSCP_MASK = 0xFC
 LOOPBACK_DEVICE = 0
@@ -195,58 +194,15 @@ def _error_route(s, trace, error):
     return CONTINUE
 
 
-@cold
-def dissect_ports(s, data, flow):
-    """Fill protocol and ports of a flow from the packet (kernel: fib4_rules_early_flow_dissect)."""
-    skb = s.skb
-    protocol = skb[SKB_PROTOCOL]
-    flow[FLOW_PROTOCOL] = protocol
-    flow[FLOW_SPORT] = 0
-    flow[FLOW_DPORT] = 0
-    at = skb[SKB_IHL]
-    if skb[SKB_FRAG] == 0 and skb[SKB_AVAIL] >= at + 4:  # a first fragment's ports do not count
-        if protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE:
-            flow[FLOW_SPORT] = load16be(data, skb[SKB_IP] + at)
-            flow[FLOW_DPORT] = load16be(data, skb[SKB_IP] + at + 2)
-
-
-@cold
-def _hash_flow(h, s, data, flow):
-    """Prepare the flow for the multipath hash (kernel: fib_multipath_hash)."""
-    skb = s.skb
-    policy = h.conf[CONF_HASH_POLICY4]
-    if policy == 0:
-        # an ICMP error goes the way of the packet it quotes
-        at, ip = skb[SKB_IHL], skb[SKB_IP]
-        if (
-            skb[SKB_PROTOCOL] == IPPROTO_ICMP
-            and skb[SKB_FRAG] & OFFSET_MASK == 0
-            and skb[SKB_AVAIL] >= at + 28
-        ):
-            kind = load8(data, ip + at)
-            if kind == 3 or kind == 4 or kind == 5 or kind == 11 or kind == 12:
-                flow[FLOW_SRC_LO] = load32be(data, ip + at + 8 + 12)
-                flow[FLOW_DST_LO] = load32be(data, ip + at + 8 + 16)
-    elif h.conf[CONF_DISSECT4] == 0:
-        dissect_ports(s, data, flow)
-    if skb[SKB_FRAG]:
-        flow[FLOW_SPORT] = 0
-        flow[FLOW_DPORT] = 0
-
-
 @hot
 def _make_forward_route(h, s, data, trace, kind):
     """Build the route of a packet to forward (kernel: ip_mkroute_input, __mkroute_input)."""
-    skb, fib = s.skb, h.fib4
-    flow, result = s.flow[FLOW_INPUT], s.result[FLOW_INPUT]
+    skb, fib, result = s.skb, h.fib4, s.result[FLOW_INPUT]
     route, nh = result[RES_ROUTE], result[RES_NH]
     multipath = 0
     if fib.route[route, ROUTE_NH_COUNT] > 1:
-        _hash_flow(h, s, data, flow)
-        hashed = multipath_hash(h, flow, False, True)
+        hashed = packet_hash4(h, s, data)
         chosen = select_multipath(fib, route, hashed)
-        flow[FLOW_SRC_LO] = skb[SKB_SRC_LO]
-        flow[FLOW_DST_LO] = skb[SKB_DST_LO]
         if chosen != NONE:
             nh = chosen
         multipath = 1

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
-from ippath.jit import cold, hot
+from ippath.jit import hot
 from ippath.tables import (
-    CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HASH_POLICY6, CONF_HINT, CONF_REQUIRE_SRC6, CONF_RULES6,
+    CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6, CONF_REQUIRE_SRC6, CONF_RULES6,
     DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
     DST_IDENTITY, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
-    DST_SET, DST_TABLE, DST_TYPE, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
+    DST_SET, DST_TABLE, DST_TYPE, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
-    FLOW_PROTOCOL, FLOW_QUOTES, FLOW_REACHABLE, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT,
+    FLOW_PROTOCOL, FLOW_REACHABLE, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT,
     FLOW_TOS, HINT_HI, HINT_LO, HINT_PENDING, HINT_TOS, HINT_VALID, MISC_HINT_MISSED, MISC_HINT_REFUSED,
-    MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, QUOTED_DST_HI, QUOTED_DST_LO, QUOTED_LABEL,
-    QUOTED_PROTOCOL, QUOTED_SRC_HI, QUOTED_SRC_LO, RES_NH,
+    MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_NH,
     RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_DST_HI, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST,
-    RTN_UNICAST, RTN_UNREACHABLE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_HINTED,
+    RTN_UNICAST, RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_HINTED,
     SKB_IP, SKB_MARK, SKB_NEXTHDR_AT, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_HINT6, T_LOOPED6, T_ROUTE6, note
 from ippath.rx.dissect6 import dissect6
+from ippath.rx.packet_hash import packet_hash6
 from ippath.udp.early_demux import udp_early_demux
-from ippath.wire.icmp import ICMP6_PARAMETER_PROBLEM, ICMP6_UNREACHABLE, ICMP_HEADER
-from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, NEXTHDR_ICMP, NEXT_HEADER, SOURCE, is_link_local, is_multicast,
-)  # fmt: skip
-from ippath.wire.memory import load8, load32be, load64be
+from ippath.wire.ipv6 import NEXT_HEADER, is_link_local, is_multicast
+from ippath.wire.memory import load32be
 
 IDENTITY6 = 1 << 32  # keeps IPv6 route identities apart from IPv4 ones
 FAMILY6 = 6
@@ -64,28 +61,6 @@ def ip6_extract_route_hint(h, s):
     hint[HINT_TOS] = skb[SKB_TOS]
 
 
-@cold
-def _note_quoted(s, data, flow):
-    """Note the packet that an ICMPv6 error quotes (kernel: ip6_multipath_l3_keys)."""
-    skb = s.skb
-    message = skb[SKB_IP] + HEADER
-    ip = message + ICMP_HEADER
-    if load8(data, skb[SKB_IP] + NEXT_HEADER) != NEXTHDR_ICMP:
-        return  # only where the message follows the header at once
-    if skb[SKB_AVAIL] < 2 * HEADER + ICMP_HEADER:
-        return
-    kind = load8(data, message)
-    if kind < ICMP6_UNREACHABLE or kind > ICMP6_PARAMETER_PROBLEM:
-        return
-    flow[FLOW_QUOTES] = 1
-    flow[QUOTED_SRC_HI] = load64be(data, ip + SOURCE)
-    flow[QUOTED_SRC_LO] = load64be(data, ip + SOURCE + 8)
-    flow[QUOTED_DST_HI] = load64be(data, ip + DESTINATION)
-    flow[QUOTED_DST_LO] = load64be(data, ip + DESTINATION + 8)
-    flow[QUOTED_PROTOCOL] = load8(data, ip + NEXT_HEADER)
-    flow[QUOTED_LABEL] = load32be(data, ip) & 0xFFFFF
-
-
 @hot
 def ip6_route_input(h, s, data, trace):
     """Attach a route to the packet in hand, an error route if there is none."""
@@ -109,10 +84,8 @@ def ip6_route_input(h, s, data, trace):
     flow[FLOW_PREFER] = device
     flow[FLOW_STRICT] = is_link_local(dst_hi) or is_multicast(dst_hi)
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
-    flow[FLOW_QUOTES] = 0
-    if skb[SKB_PROTOCOL] == NEXTHDR_ICMP:
-        _note_quoted(s, data, flow)
-    if h.conf[CONF_DISSECT6] or h.conf[CONF_HASH_POLICY6] & 1:  # policies 1 and 3
+    flow[FLOW_HASH] = packet_hash6(h, s, data) if h.conf[CONF_MULTIPATH6] else NONE
+    if h.conf[CONF_DISSECT6]:
         dissect6(s, data, flow)
     error, multipath = fib_lookup6(h, s, FLOW_INPUT, trace)
     route, nh = result[RES_ROUTE], result[RES_NH]

@@ -18,7 +18,7 @@ from ippath.tables import (
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_LOCAL, DST_NH, DST_REDIRECT,
     DST_ROUTE, DST_RULE, DST_TABLE, DST_TYPE, EINVAL, FLOW_DPORT, FLOW_DST_HI,
     FLOW_DST_LO, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK,
-    FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER, FLOW_PROTOCOL, FLOW_QUOTES, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER, FLOW_PROTOCOL, FLOW_HASH, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI,
     FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, FLOW_UID, GOT_BROADCAST, GOT_DEVICE, GOT_ERROR,
     GOT_FLAGS, GOT_GATEWAY_FAMILY, GOT_GATEWAY_HI, GOT_GATEWAY_LO, GOT_LOCAL, GOT_MULTICAST, GOT_NH,
     GOT_REDIRECT, GOT_ROUTE, GOT_RULE, GOT_SRC_HI, GOT_SRC_LO, GOT_SRC_SET, GOT_TABLE, GOT_TYPE,
@@ -59,7 +59,7 @@ def _output4(h, s, ask, destination, got, row, trace):
     source = ask[ASK_SRC_LO] if ask[ASK_SRC_SET] else 0
     error = route_output4(
         h, s, source, destination, ask[ASK_TOS], ask[ASK_MARK], ask[ASK_OIF], ask[ASK_PROTOCOL],
-        ask[ASK_PORTS], trace,
+        ask[ASK_PORTS], NONE, trace,
     )  # fmt: skip
     flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
     got[row, GOT_RULE] = result[RES_RULE]
@@ -160,7 +160,7 @@ def _look_up_input6(h, s, ask, hi, lo, trace):
     flow[FLOW_SPORT] = ask[ASK_PORTS] >> 16
     flow[FLOW_DPORT] = ask[ASK_PORTS] & 0xFFFF
     flow[FLOW_LABEL] = 0
-    flow[FLOW_QUOTES] = 0
+    flow[FLOW_HASH] = NONE
     flow[FLOW_IGNORE_LINKSTATE] = 0
     flow[FLOW_HAS_SRC] = ask[ASK_SRC_SET]
     flow[FLOW_PREFER] = device
@@ -178,7 +178,7 @@ def _ask6(h, s, ask, hi, lo, got, row, trace):
     else:
         error = look_up_output6(
             h, s, FLOW_OUTPUT, ask[ASK_SRC_HI], ask[ASK_SRC_LO], hi, lo, ask[ASK_TOS],
-            ask[ASK_MARK], ask[ASK_PROTOCOL], ask[ASK_PORTS], ask[ASK_OIF], trace,
+            ask[ASK_MARK], ask[ASK_PROTOCOL], ask[ASK_PORTS], ask[ASK_OIF], NONE, trace,
         )  # fmt: skip
     result, fib = s.result[FLOW_OUTPUT], h.fib6
     route, nh, kind = result[RES_ROUTE], result[RES_NH], result[RES_TYPE]

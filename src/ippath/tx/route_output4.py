@@ -167,7 +167,7 @@ def _without_lookup(h, flow, result, oif):
 
 
 @kernel
-def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, trace):
+def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, hashed, trace):
     """Route a packet of this host: 0 with the OUTPUT rows filled, or an errno.
 
     `ports` is source port << 16 | destination port.  RES_ROUTE is NONE where no table was asked, or
@@ -215,7 +215,8 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, tr
         return _make_route(h, flow, result, LOOPBACK_DEVICE)
     count = fib.route[route, ROUTE_NH_COUNT]
     if count > 1 and oif == NONE:
-        hashed = multipath_hash(h, flow, False, False)
+        if hashed == NONE:
+            hashed = multipath_hash(h, flow, False, False)
         chosen = _select_from(h, route, hashed, flow[FLOW_SRC_LO])
         if chosen != NONE:
             result[RES_NH] = chosen

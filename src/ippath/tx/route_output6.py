@@ -12,7 +12,7 @@ from ippath.tables import (
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
-    FLOW_PROTOCOL, FLOW_QUOTES, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
+    FLOW_PROTOCOL, FLOW_HASH, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
     NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_ANYCAST, ROUTE_DST_HI,
     ROUTE_DST_LO, ROUTE_PLEN, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE,
     RTN_LOCAL,
@@ -22,16 +22,18 @@ from ippath.wire.ipv6 import (
 )  # fmt: skip
 
 LOOPBACK_DEVICE = 0
-SCOPE_INTERFACE, SCOPE_LINK_LOCAL, SCOPE_SITE, SCOPE_GLOBAL = 1, 2, 5, 14
+SCOPE_INVALID, SCOPE_INTERFACE, SCOPE_LINK_LOCAL, SCOPE_SITE, SCOPE_GLOBAL = -1, 1, 2, 5, 14
 
 
 @kernel
 def address_scope6(hi, lo):
-    """Scope of an address in RFC 4291's numbers (kernel: ipv6_addr_scope).
+    """Scope of an address in RFC 4291's numbers, -1 for :: (kernel: __ipv6_addr_src_scope).
 
     It calls no other kernel, so that the control side can use its plain twin.
     """
     top = (hi >> 54) & 0x3FF
+    if hi == 0 and lo == 0:
+        return SCOPE_INVALID
     if top >> 2 == 0xFF:
         return (hi >> 48) & 0xF
     if top == 0x3FA or (hi == 0 and lo == 1):
@@ -205,11 +207,11 @@ def device_out6(h, result):
 
 @kernel
 def look_up_output6(
-    h, s, row, src_hi, src_lo, dst_hi, dst_lo, tos, mark, protocol, ports, oif, trace
+    h, s, row, src_hi, src_lo, dst_hi, dst_lo, tos, mark, protocol, ports, oif, hashed, trace
 ):
     """Look the way out up: 0 with the rows `row` filled, or an errno (kernel: ip6_route_output).
 
-    `ports` is source port << 16 | destination port; ICMPv6 has type << 8 | code there.
+    `hashed` chooses among next hops; NONE: as the flow itself says.  `ports` is source port << 16 | destination port; ICMPv6 has type << 8 | code there.
     """
     flow, result = s.flow[row], s.result[row]
     has_source = not is_unspecified(src_hi, src_lo)
@@ -223,7 +225,7 @@ def look_up_output6(
     flow[FLOW_SPORT] = ports >> 16
     flow[FLOW_DPORT] = ports & 0xFFFF
     flow[FLOW_LABEL] = 0
-    flow[FLOW_QUOTES] = 0
+    flow[FLOW_HASH] = hashed
     flow[FLOW_IGNORE_LINKSTATE] = 0
     flow[FLOW_HAS_SRC] = has_source
     flow[FLOW_PREFER] = oif
