@@ -21,8 +21,9 @@ from ippath.tx.emit import ASSUMED_MAC
 from ippath.verify.scenario import Inject, Scenario, Step
 
 CHUNK = 10_000  # packets that one namespace is given
-WIRE = 0x02FE_0000_0001  # MAC of who sends what came without Ethernet headers
-BROADCAST, ALL_HOSTS = 0xFFFF_FFFF_FFFF, 0x0100_5E00_0001
+ETHER_HEADER = 14
+WIRE = bytes.fromhex("02fe00000001")  # MAC of who sends what came without Ethernet headers
+BROADCAST, ALL_HOSTS = b"\xff" * 6, bytes.fromhex("01005e000001")
 TCP, IGMP, ICMP6 = 6, 2, 58
 # ICMPv6 whose answers belong to protocols of their own: MLD, neighbour discovery
 _OWN_PROTOCOLS6 = {130, 131, 132, 133, 134, 135, 136, 137, 143}
@@ -156,14 +157,15 @@ def _as_taken(wire: Device, raw: bytes, link_type: int, network: int, kind: int)
     """The packet as the wire's device takes it."""
     if wire.raw_ip:
         return raw[max(network, 0) :]
-    mine = wire.mac or 0
-    body = raw[max(network, 0) :]
-    if link_type == LINK_ETHERNET:
-        target = mine.to_bytes(6, "big") if kind == PACKET_HOST and not raw[0] & 1 else raw[:6]
-        return target + raw[6:12] + (raw[12:14] + body if network == 14 else raw[network - 2 :] if network > 14 else raw[12:])  # fmt: skip
-    target = {PACKET_BROADCAST: BROADCAST, PACKET_MULTICAST: ALL_HOSTS}.get(kind, mine)
-    ethertype = b"\x86\xdd" if body and body[0] >> 4 == 6 else b"\x08\x00"
-    return target.to_bytes(6, "big") + WIRE.to_bytes(6, "big") + ethertype + body
+    mine, body = (wire.mac or 0).to_bytes(6, "big"), raw[max(network, 0) :]
+    if link_type != LINK_ETHERNET:
+        target = {PACKET_BROADCAST: BROADCAST, PACKET_MULTICAST: ALL_HOSTS}.get(kind, mine)
+        ethertype = b"\x86\xdd" if body and body[0] >> 4 == 6 else b"\x08\x00"
+        return target + WIRE + ethertype + body
+    target = mine if kind == PACKET_HOST and not raw[0] & 1 else raw[:6]
+    if network > ETHER_HEADER:  # without its VLAN tags
+        return target + raw[6:12] + raw[network - 2 :]
+    return target + raw[6:]
 
 
 def _verdict_text(verdict: int, reason: int) -> str:

@@ -67,8 +67,7 @@ def _differences(theirs: Outcome, mine: Outcome, normal: Normal) -> list[str]:
     if mine.packets:
         lines += _outputs(theirs.out, mine.out, normal)
     else:  # timers that run out in one tick of the kernel's run in no certain order
-        both = [{d: sorted(map(normal, p)) for d, p in side.out.items()} for side in (theirs, mine)]
-        lines += _outputs(*both, normal)
+        lines += _outputs(_sorted(theirs.out, normal), _sorted(mine.out, normal), normal)
     lines += _datagrams(theirs.datagrams, mine.datagrams)
     if theirs.said != mine.said:
         lines += ["said:", f"  kernel {theirs.said or 'nothing'}", f"  ippath {mine.said or 'nothing'}"]  # fmt: skip
@@ -76,6 +75,10 @@ def _differences(theirs: Outcome, mine: Outcome, normal: Normal) -> list[str]:
         if theirs.counters != mine.counters and theirs.counters:
             lines += _counters(theirs.counters, mine.counters)
     return lines
+
+
+def _sorted(out: dict[str, list[bytes]], normal: Normal) -> dict[str, list[bytes]]:
+    return {device: sorted(map(normal, packets)) for device, packets in out.items()}
 
 
 def _outputs(

@@ -124,7 +124,7 @@ class _Session:
         for at, reason in enumerate(verdicts.reason_names):
             if reason != "NONE":
                 owner[at].drops.append((reason, ""))
-        for at in np.flatnonzero(verdicts.unsupported):
+        for at in np.flatnonzero(verdicts.unsupported).tolist():
             owner[at].unsupported.append(verdicts.reason_names[at])
         self.note_late(waiting[-1].outcome)
         self.share_out(lambda cause: owner[cause - batch.first_frame])
