@@ -22,7 +22,7 @@ WORLDS = {
     "batch": PATH, "handles": PATH, "jit": PATH, "jit_link": PATH, "mib": PATH, "reasons": PATH,
     "tables": PATH, "trace": PATH, "wire": PATH, "fib": PATH, "rx": PATH, "tx": PATH, "udp": PATH,
     "frag": PATH, "neigh": PATH,
-    "fib.build": CONTROL, "fib.control": CONTROL, "fib.directory": CONTROL, "fib.reference": CONTROL,
+    "fib.blocks": CONTROL, "fib.build": CONTROL, "fib.control": CONTROL, "fib.directory": CONTROL, "fib.reference": CONTROL,
     "fib.routes": CONTROL, "fib.sysctl": CONTROL,
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,

@@ -35,6 +35,14 @@ def clustered(draw: st.DrawFn, bits: int) -> list[int]:
     return sorted(starts)
 
 
+def split(starts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """High and low halves."""
+    low = (1 << 64) - 1
+    return (
+        np.array([s >> 64 for s in starts], np.uint64), np.array([s & low for s in starts], np.uint64),
+    )  # fmt: skip
+
+
 def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
     """A table of these intervals behind `first` others; the leaf of each is its number."""
     before = np.zeros(first, np.int64)
@@ -44,13 +52,13 @@ def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
     if bits == 128:
         high, low = high ^ FLIP, low ^ FLIP
     place = 5  # of another table
-    top = np.concatenate([np.zeros(place, np.int64), directory(starts, bits, first, place)])
+    top = np.concatenate([np.zeros(place, np.int64), directory(*split(starts), bits, first, place)])
     table = np.array([[254, first, len(starts), place, 0]], np.int64)
     nothing = np.zeros((0, 1), np.int64)
     return T.Fib(
         table=table, start_hi=np.concatenate([before, high]),
         start_lo=np.concatenate([before, low]), leaf=np.arange(first + len(starts)), top=top,
-        node=nothing, route=nothing, nexthop=nothing, rule=nothing, local_key=nothing,
+        node=nothing, route=nothing, info=nothing, nexthop=nothing, rule=nothing, local_key=nothing,
     )  # fmt: skip
 
 
@@ -78,7 +86,7 @@ def test_few_candidates_are_left(bits: int) -> None:
     starts = [0, *range(base, base + 1024)]
     if bits == 128:
         starts.append((base >> 64) + 1 << 64)  # the end of the prefix around them
-    top = directory(starts, bits, 0, 0)
+    top = directory(*split(starts), bits, 0, 0)
     slot = base >> bits - 16
     assert top[slot] < 0 <= top[slot - 1], "only that slot has a directory of its own"
     assert len(top) < (1 << 16) + 10 * 1024
@@ -151,4 +159,4 @@ def test_starts_too_far_apart_stay_without_steps(monkeypatch: pytest.MonkeyPatch
     """Steps are counted in signed numbers: a directory over half of 64 bits would not fit."""
     monkeypatch.setattr(module, "DENSE", 2)
     starts = [0, *((0x20010DB8 << 96) + (k << 62) for k in range(4))]
-    assert (directory(starts, 128, 0, 0) >= 0).all()
+    assert (directory(*split(starts), 128, 0, 0) >= 0).all()

@@ -445,7 +445,7 @@ class Words:
         return self.netns.rule_texts(family)[row]
 
     def route(self, family: int, row: int) -> str:
-        return self.netns.route_texts(family)[row] if row >= 0 else "no route"
+        return route_text(self.netns.routes(family)[row]) if row >= 0 else "no route"
 
     def nexthop(self, family: int, row: int) -> str:
         return self.netns.nexthop_texts(family)[row] if row >= 0 else ""

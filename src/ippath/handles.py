@@ -3,7 +3,7 @@
 Numba passes a named tuple of arrays by value, nine words an array, and counts references to each;
 for the whole packet path that costs minutes of compile time.  Here a handle is the address of a
 plain list of (data address, rows) pairs, and a table taken from it is those two words: no reference
-counts, nothing to unpack.  The source of the stages does not change: `h.fib4.route[r, ROUTE_TYPE]`.
+counts, nothing to unpack.  The source of the stages does not change: `h.fib4.info[i, INFO_TYPE]`.
 
 Python keeps the arrays alive (`Handle.owner`).  In the checked build every index is verified.
 Uncompiled, a handle is the named tuple itself.
@@ -21,7 +21,7 @@ from ippath.jit import CHECKED, COMPILED
 # columns of each field; 0: one-dimensional
 _FIB = {
     "table": T.TABLE_COLUMNS, "start_hi": 0, "start_lo": 0, "leaf": 0, "top": 0,
-    "node": T.NODE_COLUMNS, "route": T.ROUTE_COLUMNS, "nexthop": T.NH_COLUMNS,
+    "node": T.NODE_COLUMNS, "route": T.ROUTE_COLUMNS, "info": T.INFO_COLUMNS, "nexthop": T.NH_COLUMNS,
     "rule": T.RULE_COLUMNS, "local_key": 0,
 }  # fmt: skip
 _TABLES: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,7 @@ from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
 from ippath.frag.arena import STORES, grown, new_arena, set_limits, statistics
 from ippath.fib.reference import kernel_order, source_toward
+from ippath.fib.routes import routes_of
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
@@ -249,7 +250,7 @@ class Netns:
     def _build_addresses(self) -> np.ndarray:
         anycast = {
             (hop.device, route.prefix)
-            for route in self.host.routes
+            for route in routes_of(self.host).singles()
             if (route.family, route.type, route.plen) == (6, "anycast", 128)
             and route.protocol == "kernel"
             for hop in route.nexthops
@@ -368,7 +369,9 @@ class Netns:
         host, number = self.host, self._number
         conf = np.zeros(T.CONF_COLUMNS, np.int64)
         conf[T.CONF_RULES4], conf[T.CONF_RULES6] = host.custom_rules4, host.custom_rules6
-        conf[T.CONF_REQUIRE_SRC6] = sum(1 for r in host.routes if r.family == 6 and r.src_plen)
+        conf[T.CONF_REQUIRE_SRC6] = sum(
+            1 for r in routes_of(host).singles() if r.family == 6 and r.src_plen
+        )
         conf[T.CONF_USER_LOCAL4] = host.user_local_routes
         for column, family in ((T.CONF_DISSECT4, 4), (T.CONF_DISSECT6, 6)):
             conf[column] = any(
@@ -802,7 +805,7 @@ class Netns:
             self._made[key] = make()
         return self._made[key]
 
-    def routes(self, family: int) -> list[Route]:
+    def routes(self, family: int) -> Sequence[Route]:
         """The routes behind the row numbers in `Verdicts.route`."""
         return self._routes4 if family == 4 else self._routes6
 

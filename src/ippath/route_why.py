@@ -5,6 +5,7 @@ The look-up is the path's own, traced (`ippath.trace`); nothing is decided here 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def _shifted(values: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 
 def _outcome(
-    routes: list[Route], row: int, winner: int, skipped: dict[int, str], answer: Answer
+    routes: Sequence[Route], row: int, winner: int, skipped: dict[int, str], answer: Answer
 ) -> tuple[str, str]:
     route = routes[row]
     if row == winner:

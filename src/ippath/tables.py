@@ -57,13 +57,18 @@ SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = rang
     NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN,
     NODE_COLUMNS,
 ) = range(10)  # fmt: skip
+# a route is a prefix and its place; what many routes share is an info (kernel: fib_alias, fib_info)
 (
-    ROUTE_TABLE, ROUTE_TYPE, ROUTE_SCOPE, ROUTE_TOS, ROUTE_METRIC, ROUTE_PLEN, ROUTE_NH_FIRST,
-    ROUTE_NH_COUNT, ROUTE_PREFSRC_SET, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_MTU, ROUTE_MTU_LOCK,
-    ROUTE_PREFERENCE, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_HOPLIMIT, ROUTE_MODEL,
-    ROUTE_ANYCAST,  # the subnet-router anycast address of a network, not a route added by hand
-    ROUTE_COLUMNS,
-) = range(20)  # fmt: skip
+    ROUTE_TABLE, ROUTE_PLEN, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_NODE, ROUTE_COLUMNS,
+) = range(7)  # fmt: skip
+(
+    INFO_TYPE, INFO_SCOPE, INFO_TOS, INFO_METRIC, INFO_NH_FIRST, INFO_NH_COUNT, INFO_PREFSRC_SET,
+    INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_MTU, INFO_MTU_LOCK, INFO_PREFERENCE, INFO_HOPLIMIT,
+    INFO_ANYCAST,  # the subnet-router anycast address of a network, not a route added by hand
+    INFO_COLUMNS,
+) = range(15)  # fmt: skip
+# a leaf is a node, NONE, or below that the only route of its node: -2 - (route << 24 | info)
+LEAF_INFO_BITS = 24
 (
     NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NH_SCOPE, NH_BOUND, NH_DEAD, NH_LINKDOWN, NH_ROUTE,
     NH_IDENTITY,
@@ -145,10 +150,11 @@ class Fib(NamedTuple):
     table: np.ndarray  # [tables, TABLE_COLUMNS]
     start_hi: np.ndarray  # interval starts, sign bit flipped so that signed order is address order
     start_lo: np.ndarray
-    leaf: np.ndarray  # node of each interval, or NONE
+    leaf: np.ndarray  # what each interval leads to, see LEAF_INFO_BITS
     top: np.ndarray  # for large tables: where a search starts (see ippath.fib.directory)
     node: np.ndarray  # [nodes, NODE_COLUMNS]
     route: np.ndarray  # [routes, ROUTE_COLUMNS]
+    info: np.ndarray  # [infos, INFO_COLUMNS]
     nexthop: np.ndarray  # [next hops, NH_COLUMNS]
     rule: np.ndarray  # [rules, RULE_COLUMNS], by preference
     local_key: np.ndarray  # IPv4: the host's addresses, a hash set (open addressing)
@@ -327,7 +333,7 @@ class State(NamedTuple):
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
-    DST_SPARE, SKB_COLUMNS,
+    DST_INFO, SKB_COLUMNS,
 ) = range(51)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
@@ -360,7 +366,7 @@ PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOI
     FLOW_HASH,  # of the packet that is routed or answered, where next hops are chosen by it; or NONE
     FLOW_COLUMNS,
 ) = range(21)  # fmt: skip
-RES_ROUTE, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(6)
+RES_ROUTE, RES_INFO, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(7)
 # a question for a route (`ip route get`), and the answer to it
 (
     ASK_FAMILY, ASK_SRC_SET, ASK_SRC_HI, ASK_SRC_LO, ASK_TOS, ASK_MARK, ASK_IIF, ASK_OIF, ASK_PROTOCOL,

@@ -1,18 +1,24 @@
 """From a Host's routes and rules to the arrays of `ippath.tables.Fib`.
 
-Control side, plain Python: runs once for each version of the tables.
+Control side: runs once for each version of the tables, on whole arrays, so that a full table of a
+million routes takes about a second.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ippath import tables as T
+from ippath.fib.blocks import RouteBlock
 from ippath.fib.directory import directory
 from ippath.fib.multipath import mix32
+from ippath.fib.routes import routes_of
 from ippath.jit import plain
 from ippath.model import (
     ROUTE_TYPES, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Host, Nexthop, Route, Rule,
@@ -40,32 +46,61 @@ def rows(count: int, columns: int) -> np.ndarray:
     return np.full((max(count, 1), columns), T.NONE, np.int64)
 
 
+@dataclass
+class _Columns:
+    """Routes of one family, a row each; those of blocks last."""
+
+    high: np.ndarray  # uint64: halves of the prefix
+    low: np.ndarray
+    plen: np.ndarray
+    table: np.ndarray
+    info: np.ndarray
+    tos: np.ndarray
+    metric: np.ndarray
+    src_high: np.ndarray
+    src_low: np.ndarray
+    src_plen: np.ndarray
+
+    def take(self, rows: np.ndarray) -> _Columns:
+        """Some of the rows."""
+        return _Columns(*(getattr(self, f.name)[rows] for f in dataclasses.fields(self)))
+
+
+class RouteRows(Sequence[Route]):
+    """The routes behind the rows of `Fib.route`; those of blocks become objects when asked for."""
+
+    def __init__(self, singles: list[Route], blocks: list[RouteBlock], origin: np.ndarray):
+        self._singles, self._blocks, self._origin = singles, blocks, origin
+        self._ends = np.cumsum([len(singles), *map(len, blocks)])
+
+    def __len__(self) -> int:
+        return len(self._origin)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [self[k] for k in range(*row.indices(len(self)))]
+        at = int(self._origin[row])
+        if at < len(self._singles):
+            return self._singles[at]
+        block = int(np.searchsorted(self._ends, at, side="right")) - 1
+        return self._blocks[block].route(at - int(self._ends[block]))
+
+
 class _Builder:
     """Builds the Fib of one family."""
 
     def __init__(self, host: Host, family: int, device_rows: dict[str, int]):
         self.host, self.family, self.device_rows = host, family, device_rows
         self.bits = 32 if family == 4 else 128
-        self.routes: list[Route] = []
-        self.route_rows: list[np.ndarray] = []
         self.nexthop_rows: list[list[int]] = []
-        self.node_rows: list[list[int]] = []
+        self.info_rows: list[list[int]] = []
         self.table_rows: list[list[int]] = []
-        self.starts: list[int] = []
-        self.leaves: list[int] = []
-        self.top: list[np.ndarray] = []
+        self.parts: dict[str, list[np.ndarray]] = defaultdict(list)  # arrays of tables, in order
+        self.sizes: dict[str, int] = defaultdict(int)
+        self.hops: dict[tuple, tuple[int, int]] = {}
         self.infos: dict[tuple, int] = {}
 
-    # --- routes and next hops -------------------------------------------------------------------
-
-    def _info_identity(self, route: Route) -> int:
-        """Equal for routes that the kernel would let share one fib_info."""
-        key = (
-            route.protocol, route.scope, route.type, route.prefsrc, route.metric, route.mtu,
-            route.mtu_lock, route.table if route.type == "local" else 0,
-            tuple((n.device, n.gateway, n.gateway_family, n.weight, n.onlink) for n in route.nexthops),
-        )  # fmt: skip
-        return self.infos.setdefault(key, len(self.infos)) << 16
+    # --- infos and next hops --------------------------------------------------------------------
 
     def _ignores_linkdown(self, nexthop: Nexthop) -> bool:
         from ippath.fib.control import effective_sysctl
@@ -93,124 +128,200 @@ class _Builder:
             bounds.append(((weight << 31) + total // 2) // total - 1)
         return bounds
 
-    def _add_nexthops(self, route: Route, route_row: int) -> tuple[int, int]:
+    def _nexthops(self, route: Route) -> tuple[int, int]:
+        """First row and count; routes that the kernel would let share one fib_info share them."""
         nexthops = route.nexthops
-        first = len(self.nexthop_rows)
         if not nexthops and (self.family == 6 or route.type in ("local", "broadcast", "anycast")):
             nexthops = [Nexthop(device="lo")]  # reject routes of IPv6 point at the loopback device
-        identity = self._info_identity(route) if self.family == 4 else first << 16
+        key = (
+            route.protocol, route.scope, route.type, route.prefsrc, route.metric, route.mtu,
+            route.mtu_lock, route.table if route.type == "local" else 0,
+            tuple(
+                (n.device, n.gateway, n.gateway_family, n.weight, n.onlink, n.scope, n.dead, n.linkdown)
+                for n in nexthops
+            ),
+        )  # fmt: skip
+        found = self.hops.get(key)
+        if found is not None:
+            return found
+        first = len(self.nexthop_rows)
         for k, (nexthop, bound) in enumerate(zip(nexthops, self._bounds(nexthops))):
-            hi, lo = halves(nexthop.gateway or 0)
             row = [0] * T.NH_COLUMNS
             row[T.NH_DEVICE] = self.device_rows.get(nexthop.device or "", 0)
             row[T.NH_GATEWAY_FAMILY] = nexthop.gateway_family if nexthop.gateway is not None else 0
-            row[T.NH_HI], row[T.NH_LO] = hi, lo
+            row[T.NH_HI], row[T.NH_LO] = halves(nexthop.gateway or 0)
             row[T.NH_SCOPE] = nexthop.scope
             row[T.NH_BOUND] = bound
             row[T.NH_DEAD] = int(nexthop.dead or nexthop.device not in self.device_rows)
             row[T.NH_LINKDOWN] = int(nexthop.linkdown)
-            row[T.NH_ROUTE] = route_row
-            row[T.NH_IDENTITY] = identity + k
+            row[T.NH_ROUTE] = T.NONE  # filled when all routes have their rows
+            row[T.NH_IDENTITY] = len(self.hops) << 16 | k
             self.nexthop_rows.append(row)
-        return first, len(nexthops)
+        self.hops[key] = first, len(nexthops)
+        return self.hops[key]
 
-    def _add_route(self, route: Route) -> None:
-        number = len(self.route_rows)
-        row = np.zeros(T.ROUTE_COLUMNS, np.int64)
-        row[T.ROUTE_TABLE] = route.table
-        row[T.ROUTE_TYPE] = ROUTE_TYPES[route.type]
-        row[T.ROUTE_SCOPE] = route.scope
-        row[T.ROUTE_TOS] = route.tos
-        row[T.ROUTE_METRIC] = route.metric
-        row[T.ROUTE_PLEN] = route.plen
-        row[T.ROUTE_NH_FIRST], row[T.ROUTE_NH_COUNT] = self._add_nexthops(route, number)
-        row[T.ROUTE_PREFSRC_SET] = int(route.prefsrc is not None)
-        row[T.ROUTE_PREFSRC_HI], row[T.ROUTE_PREFSRC_LO] = halves(route.prefsrc or 0)
-        row[T.ROUTE_MTU], row[T.ROUTE_MTU_LOCK] = route.mtu, int(route.mtu_lock)
-        row[T.ROUTE_PREFERENCE] = PREFERENCE[route.preference]
-        row[T.ROUTE_DST_HI], row[T.ROUTE_DST_LO] = halves(route.prefix)
-        row[T.ROUTE_HOPLIMIT] = route.hoplimit
-        row[T.ROUTE_ANYCAST] = int(route.type == "anycast" and route.protocol == "kernel")
-        row[T.ROUTE_MODEL] = len(self.routes)
-        self.routes.append(route)
-        self.route_rows.append(row)
+    def _info(self, route: Route) -> int:
+        """Row of what the route shares with others."""
+        first, count = self._nexthops(route)
+        anycast = int(route.type == "anycast" and route.protocol == "kernel")
+        row = [0] * T.INFO_COLUMNS
+        row[T.INFO_TYPE] = ROUTE_TYPES[route.type]
+        row[T.INFO_SCOPE] = route.scope
+        row[T.INFO_TOS] = route.tos
+        row[T.INFO_METRIC] = route.metric
+        row[T.INFO_NH_FIRST], row[T.INFO_NH_COUNT] = first, count
+        row[T.INFO_PREFSRC_SET] = int(route.prefsrc is not None)
+        row[T.INFO_PREFSRC_HI], row[T.INFO_PREFSRC_LO] = halves(route.prefsrc or 0)
+        row[T.INFO_MTU], row[T.INFO_MTU_LOCK] = route.mtu, int(route.mtu_lock)
+        row[T.INFO_PREFERENCE] = PREFERENCE[route.preference]
+        row[T.INFO_HOPLIMIT] = route.hoplimit
+        row[T.INFO_ANYCAST] = anycast
+        number = self.infos.setdefault(tuple(row), len(self.infos))
+        if number == len(self.info_rows):
+            self.info_rows.append(row)
+        return number
 
-    # --- nodes and intervals ----------------------------------------------------------------------
+    def _columns(self, singles: list[Route], blocks: list[RouteBlock]) -> _Columns:
+        low = 0xFFFFFFFFFFFFFFFF
+        rows = [
+            (r.prefix >> 64, r.prefix & low, r.plen, r.table, self._info(r), r.tos, r.metric,
+             r.src >> 64, r.src & low, r.src_plen)
+            for r in singles
+        ]  # fmt: skip
+        kinds = (np.uint64, np.uint64, *[np.int64] * 5, np.uint64, np.uint64, np.int64)
+        parts = (
+            [[np.array(column, kind) for column, kind in zip(zip(*rows), kinds)]] if rows else []
+        )
+        for block in blocks:
+            infos = np.array([self._info(p) for p in block.patterns], np.int64)
+            of = {
+                name: np.array([getattr(p, name) for p in block.patterns], np.int64)[block.pattern]
+                for name in ("table", "tos", "metric")
+            }
+            none = np.zeros(len(block), np.uint64)
+            parts.append(
+                [block.prefix[:, 0], block.prefix[:, 1], block.plen.astype(np.int64), of["table"],
+                 infos[block.pattern], of["tos"], of["metric"], none, none, none.astype(np.int64)]
+            )  # fmt: skip
+        if not parts:
+            return _Columns(*(np.zeros(0, kind) for kind in kinds))
+        return _Columns(*(np.concatenate(column) for column in zip(*parts)))
 
-    def _order(self, route: Route) -> tuple:
-        if self.family == 4:  # local before main where the two are merged
-            return (
-                -route.table if route.table in (TABLE_LOCAL, TABLE_MAIN) else 0,
-                -route.tos,
-                route.metric,
-            )
-        return (route.metric,)
+    # --- tables -----------------------------------------------------------------------------------
 
-    def _node(
-        self, routes: list[Route], parent: int, plen: int, src: int = 0, src_plen: int = 0
-    ) -> int:
-        first = len(self.route_rows)
-        for route in sorted(routes, key=self._order):  # stable: insertion order within a key
-            self._add_route(route)
-        row = [0] * T.NODE_COLUMNS
-        row[T.NODE_PARENT], row[T.NODE_PLEN] = parent, plen
-        row[T.NODE_FIRST], row[T.NODE_COUNT] = first, len(routes)
-        row[T.NODE_SUB_FIRST] = row[T.NODE_SUB_COUNT] = 0
-        row[T.NODE_SRC_HI], row[T.NODE_SRC_LO] = halves(src)
-        row[T.NODE_SRC_PLEN] = src_plen
-        self.node_rows.append(row)
-        return len(self.node_rows) - 1
+    def _order(self, these: _Columns) -> np.ndarray:
+        """Rows of a table by prefix, shorter first, and within one in the order of the look-up."""
+        if self.family == 4:
+            order = np.lexsort((these.plen, these.low))
+            low, plen = these.low[order], these.plen[order]
+            if not np.any((low[1:] == low[:-1]) & (plen[1:] == plen[:-1])):
+                return order
+            merged = np.isin(these.table, (TABLE_LOCAL, TABLE_MAIN))
+            place = np.where(merged, -these.table, 0)  # local before main where the two are merged
+            return np.lexsort((these.metric, -these.tos, place, these.plen, these.low))
+        has_source = these.src_plen > 0
+        return np.lexsort(
+            (these.metric, these.src_low, these.src_high, -these.src_plen, has_source, these.plen,
+             these.low, these.high)
+        )  # fmt: skip
 
-    def _prefix_node(self, routes: list[Route], parent: int, plen: int) -> int:
-        node = self._node([r for r in routes if r.src_plen == 0], parent, plen)
-        by_source: dict[tuple[int, int], list[Route]] = defaultdict(list)
-        for route in routes:
-            if route.src_plen:
-                by_source[(route.src_plen, route.src)].append(route)
-        if by_source:
-            self.node_rows[node][T.NODE_SUB_FIRST] = len(self.node_rows)
-            self.node_rows[node][T.NODE_SUB_COUNT] = len(by_source)
-            for (src_plen, src), group in sorted(by_source.items(), reverse=True):
-                self._node(group, node, plen, src, src_plen)
-        return node
+    def _add(self, name: str, array: np.ndarray) -> int:
+        """Put an array behind those of the tables before; returns where it begins."""
+        at = self.sizes[name]
+        self.parts[name].append(array)
+        self.sizes[name] += len(array)
+        return at
 
-    def add_table(self, table: int, routes: Iterable[Route]) -> int:
-        """Add one table; returns its row."""
-        by_prefix: dict[tuple[int, int], list[Route]] = defaultdict(list)
-        for route in routes:
-            by_prefix[(route.prefix, route.plen)].append(route)
-        first = len(self.starts)
-        stack: list[tuple[int, int]] = []  # (last address, node) of the prefixes around here
-        last = (1 << self.bits) - 1
-
-        def emit(start: int, node: int) -> None:
-            if len(self.starts) > first and self.starts[-1] == start:
-                self.leaves[-1] = node
-            elif len(self.starts) == first or self.leaves[-1] != node:
-                self.starts.append(start)
-                self.leaves.append(node)
-
-        emit(0, T.NONE)
-        for (prefix, plen), group in sorted(by_prefix.items()):
-            while stack and stack[-1][0] < prefix:
-                end, _ = stack.pop()
-                emit(end + 1, stack[-1][1] if stack else T.NONE)
-            node = self._prefix_node(group, stack[-1][1] if stack else T.NONE, plen)
-            stack.append((prefix | (last >> plen if plen else last), node))
-            emit(prefix, node)
-        while stack:
-            end, _ = stack.pop()
-            if end < last:
-                emit(end + 1, stack[-1][1] if stack else T.NONE)
-        row = [0] * T.TABLE_COLUMNS
-        row[T.TABLE_ID], row[T.TABLE_FIRST] = table, first
-        row[T.TABLE_COUNT] = len(self.starts) - first
+    def add_table(self, table: int, all_routes: _Columns, rows: np.ndarray) -> int:
+        """Add a table that holds these rows of all routes; returns its row."""
+        rows = rows[self._order(all_routes.take(rows))]
+        these = all_routes.take(rows)
+        nodes, node_of_row, prefixes = self._nodes(these)
+        high, low, leaf, parent = _intervals(
+            these.high[prefixes], these.low[prefixes], these.plen[prefixes], self.bits
+        )
+        first_node = self.sizes["node"]
+        of_prefix = node_of_row[prefixes] - (these.src_plen[prefixes] > 0)  # a prefix's own node
+        self._link(nodes, of_prefix, parent, first_node)
+        self._add("node", nodes)
+        row = np.zeros(T.TABLE_COLUMNS, np.int64)
+        row[T.TABLE_ID] = table
+        row[T.TABLE_COUNT] = len(high)
         row[T.TABLE_TOP] = T.NONE
-        if row[T.TABLE_COUNT] > DIRECTORY_LEAST:
-            row[T.TABLE_TOP] = place = sum(len(t) for t in self.top)
-            self.top.append(directory(self.starts[first:], self.bits, first, place))
-        self.table_rows.append(row)
+        row[T.TABLE_FIRST] = first = self.sizes["leaf"]
+        if len(high) > DIRECTORY_LEAST:
+            place = self.sizes["top"]
+            row[T.TABLE_TOP] = place
+            self._add("top", directory(high, low, self.bits, first, place))
+        words = self._leaf_words(nodes, of_prefix, these, first_node)
+        self._add("leaf", np.where(leaf >= 0, words[leaf], T.NONE) if len(words) else leaf)
+        self._add("start_hi", high)
+        self._add("start_lo", low)
+        self._add("route", self._route_rows(these, node_of_row + first_node))
+        self._add("origin", rows)
+        self.table_rows.append(row.tolist())
         return len(self.table_rows) - 1
+
+    def _nodes(self, these: _Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Node rows without parents, the node of each route, and the first route of each prefix.
+
+        Each prefix has a node for its routes without a source, maybe none, and one for each source.
+        """
+        count = len(these.plen)
+        new_prefix, new_source = np.ones(count, bool), these.src_plen > 0
+        if count:
+            same = _same(these, ("high", "low", "plen"))
+            new_prefix[1:] = ~same
+            new_source[1:] &= ~(same & _same(these, ("src_high", "src_low", "src_plen")))
+        node_of_row = np.cumsum(new_prefix.astype(np.int64) + new_source) - 1
+        prefixes = np.flatnonzero(new_prefix)
+        size = int(node_of_row[-1]) + 1 if count else 0
+        nodes = np.zeros((size, T.NODE_COLUMNS), np.int64)
+        nodes[:, T.NODE_COUNT] = np.bincount(node_of_row, minlength=size)
+        ends = np.cumsum(nodes[:, T.NODE_COUNT])
+        nodes[:, T.NODE_FIRST] = self.sizes["route"] + ends - nodes[:, T.NODE_COUNT]
+        nodes[node_of_row, T.NODE_PLEN] = these.plen
+        own = node_of_row[prefixes] - new_source[prefixes]
+        nodes[own, T.NODE_PLEN] = these.plen[prefixes]
+        for column, values in (
+            (T.NODE_SRC_HI, these.src_high), (T.NODE_SRC_LO, these.src_low),
+            (T.NODE_SRC_PLEN, these.src_plen),
+        ):  # fmt: skip
+            nodes[node_of_row, column] = values.view(np.int64)
+        return nodes, node_of_row, prefixes
+
+    def _link(
+        self, nodes: np.ndarray, of_prefix: np.ndarray, parent: np.ndarray, first: int
+    ) -> None:
+        """Fill in the parents, and where the nodes of sources are."""
+        ends = np.append(of_prefix[1:], len(nodes))
+        subs = ends - of_prefix - 1
+        nodes[of_prefix, T.NODE_SUB_COUNT] = subs
+        nodes[of_prefix, T.NODE_SUB_FIRST] = np.where(subs > 0, first + of_prefix + 1, 0)
+        nodes[:, T.NODE_PARENT] = first + np.repeat(of_prefix, subs + 1)  # of sources: the prefix
+        nodes[of_prefix, T.NODE_PARENT] = np.where(
+            parent >= 0, first + of_prefix[parent] if len(of_prefix) else T.NONE, T.NONE
+        )
+
+    def _leaf_words(
+        self, nodes: np.ndarray, of_prefix: np.ndarray, these: _Columns, first_node: int
+    ) -> np.ndarray:
+        """For each prefix its node, or the only route and its info (see LEAF_INFO_BITS)."""
+        mine = nodes[of_prefix]
+        alone = (mine[:, T.NODE_COUNT] == 1) & (mine[:, T.NODE_SUB_COUNT] == 0)
+        route = mine[:, T.NODE_FIRST]
+        at = np.minimum(route - self.sizes["route"], max(len(these.info) - 1, 0))
+        info = these.info[at] if len(these.info) else route
+        words = -2 - (route << T.LEAF_INFO_BITS | info)
+        return np.where(alone, words, first_node + of_prefix)
+
+    def _route_rows(self, these: _Columns, nodes: np.ndarray) -> np.ndarray:
+        rows = np.zeros((len(nodes), T.ROUTE_COLUMNS), np.int64)
+        rows[:, T.ROUTE_TABLE], rows[:, T.ROUTE_PLEN] = these.table, these.plen
+        rows[:, T.ROUTE_DST_HI] = these.high.view(np.int64)
+        rows[:, T.ROUTE_DST_LO] = these.low.view(np.int64)
+        rows[:, T.ROUTE_INFO], rows[:, T.ROUTE_NODE] = these.info, nodes
+        return rows
 
     # --- rules --------------------------------------------------------------------------------------
 
@@ -251,50 +362,65 @@ class _Builder:
     # --- all of it ------------------------------------------------------------------------------------
 
     def build(self) -> T.Fib:
-        by_table: dict[int, list[Route]] = defaultdict(list)
-        for route in self.host.routes:
-            if route.family == self.family:
-                by_table[route.table].append(route)
+        routes = routes_of(self.host)
+        self.singles = [r for r in routes.singles() if r.family == self.family]
+        self.blocks = [b for b in routes.blocks if b.family == self.family]
+        columns = self._columns(self.singles, self.blocks)
         custom = self.host.custom_rules4 if self.family == 4 else self.host.custom_rules6
         rules = sorted(
             (r for r in self.host.rules if r.family == self.family), key=lambda r: r.pref
         )
+
+        def add(table: int, *held: int) -> int:
+            return self.add_table(
+                table, columns, np.flatnonzero(np.isin(columns.table, held or table))
+            )
+
         table_rows: dict[int, int] = {}
         if custom:
-            for table, routes in sorted(by_table.items()):
-                table_rows[table] = self.add_table(table, routes)
+            for table in np.unique(columns.table).tolist():
+                table_rows[table] = add(table)
         elif self.family == 4:
-            merged = [
-                r
-                for r in self.host.routes
-                if r.family == 4 and r.table in (TABLE_LOCAL, TABLE_MAIN)
-            ]
-            self.add_table(TABLE_MAIN, merged)
-            if by_table.get(TABLE_DEFAULT):
-                self.add_table(TABLE_DEFAULT, by_table[TABLE_DEFAULT])
+            add(TABLE_MAIN, TABLE_LOCAL, TABLE_MAIN)
+            if np.any(columns.table == TABLE_DEFAULT):
+                add(TABLE_DEFAULT)
         else:
-            self.add_table(TABLE_LOCAL, by_table.get(TABLE_LOCAL, []))
-            self.add_table(TABLE_MAIN, by_table.get(TABLE_MAIN, []))
+            add(TABLE_LOCAL)
+            add(TABLE_MAIN)
         rule_rows = [self._rule_row(r, table_rows, rules) for r in rules]
-        if self.family == 4:
-            start_lo = np.array(self.starts or [0], np.int64)
-            start_hi = np.zeros(1, np.int64)
-        else:
-            pairs = [halves(s) for s in self.starts] or [(0, 0)]
-            start_hi = np.array([h for h, _ in pairs], np.int64) ^ FLIP
-            start_lo = np.array([lo for _, lo in pairs], np.int64) ^ FLIP
+        route = self._whole("route", T.ROUTE_COLUMNS)
+        nexthop = _matrix(self.nexthop_rows, T.NH_COLUMNS)
+        info = _matrix(self.info_rows, T.INFO_COLUMNS)
+        _name_routes(nexthop, info, route)
+        flip = 0 if self.family == 4 else FLIP
         return T.Fib(
             table=_matrix(self.table_rows, T.TABLE_COLUMNS),
-            start_hi=start_hi,
-            start_lo=start_lo,
-            leaf=np.array(self.leaves or [T.NONE], np.int64),
-            top=np.concatenate(self.top).astype(np.int64) if self.top else np.zeros(1, np.int64),
-            node=_matrix(self.node_rows, T.NODE_COLUMNS),
-            route=_matrix(self.route_rows, T.ROUTE_COLUMNS),
-            nexthop=_matrix(self.nexthop_rows, T.NH_COLUMNS),
+            start_hi=self._starts("start_hi") ^ FLIP if flip else np.zeros(1, np.int64),
+            start_lo=self._starts("start_lo") ^ flip,
+            leaf=np.concatenate(self.parts["leaf"] or [np.full(1, T.NONE, np.int64)]),
+            top=np.concatenate(self.parts["top"] or [np.zeros(1, np.int64)]).astype(np.int64),
+            node=self._whole("node", T.NODE_COLUMNS),
+            route=route,
+            info=info,
+            nexthop=nexthop,
             rule=_matrix(rule_rows, T.RULE_COLUMNS),
             local_key=self._local_keys(),
         )
+
+    def rows(self) -> RouteRows:
+        """The routes behind the rows of the Fib that was built."""
+        origin = np.concatenate(self.parts["origin"] or [np.zeros(0, np.int64)])
+        return RouteRows(self.singles, self.blocks, origin)
+
+    def _whole(self, name: str, columns: int) -> np.ndarray:
+        parts = self.parts[name]
+        if not parts:
+            return np.zeros((0, columns), np.int64)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _starts(self, name: str) -> np.ndarray:
+        parts = self.parts[name]
+        return np.concatenate(parts or [np.zeros(1, np.uint64)]).view(np.int64)
 
     def _local_keys(self) -> np.ndarray:
         """Open-addressing set of the host's IPv4 addresses (see ippath.fib.local.is_local4)."""
@@ -317,11 +443,89 @@ def _matrix(listed: list, columns: int) -> np.ndarray:
     return np.ascontiguousarray(np.array(listed, np.int64))
 
 
+def _same(these: _Columns, names: tuple[str, ...]) -> np.ndarray:
+    """Whether each row but the first equals the one before in these columns."""
+    equal = np.ones(len(these.plen) - 1, bool)
+    for name in names:
+        column = getattr(these, name)
+        equal &= column[1:] == column[:-1]
+    return equal
+
+
+def _name_routes(nexthop: np.ndarray, info: np.ndarray, route: np.ndarray) -> None:
+    """Give each next hop a route that uses it, so that it can be put into words."""
+    used, first = np.unique(route[:, T.ROUTE_INFO], return_index=True)
+    for number, row in zip(used.tolist(), first.tolist()):
+        begin = info[number, T.INFO_NH_FIRST]
+        nexthop[begin : begin + info[number, T.INFO_NH_COUNT], T.NH_ROUTE] = row
+
+
+def _intervals(
+    high: np.ndarray, low: np.ndarray, plen: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The disjoint intervals of nested prefixes, which are sorted, shorter ones first.
+
+    Returns the halves of their starts and the prefix that each belongs to (NONE: none), then the next
+    shorter prefix around each prefix.
+    """
+    after_high, after_low, open_end = _after(high, low, plen, bits)
+    points, start, after = _ranks(high, low, after_high, after_low)
+    after[open_end] = len(points[0])
+    parent = np.arange(len(plen)) - 1
+    while len(wrong := np.flatnonzero((parent >= 0) & (after[parent] <= start))):
+        parent[wrong] = parent[parent[wrong]]  # what ends before cannot hold it: its holder may
+    at = np.arange(len(points[0]))
+    held = np.searchsorted(start, at, side="right") - 1
+    if len(plen):
+        while len(wrong := np.flatnonzero((held >= 0) & (after[held] <= at))):
+            held[wrong] = parent[held[wrong]]
+    kept = np.ones(len(at), bool)
+    kept[1:] = held[1:] != held[:-1]
+    return points[0][kept], points[1][kept], held[kept], parent
+
+
+def _after(
+    high: np.ndarray, low: np.ndarray, plen: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The address behind each prefix, and whether there is none."""
+    free = (bits - plen).astype(np.uint64)
+    one, full = np.uint64(1), np.uint64(64)
+    if bits == 32:
+        end = low + (one << free)
+        return high, end, end > np.uint64(0xFFFFFFFF)
+    below = np.where(free < full, one << np.minimum(free, full - one), np.uint64(0))
+    above = np.where(
+        free >= full, one << np.minimum(free - np.minimum(free, full), full - one), np.uint64(0)
+    )
+    after_low = low + below
+    carry = ((free < full) & (after_low < low)).astype(np.uint64)
+    after_high = high + above + carry
+    whole = plen == 0
+    return after_high, after_low, whole | ((after_high == 0) & (after_low == 0))
+
+
+def _ranks(
+    high: np.ndarray, low: np.ndarray, after_high: np.ndarray, after_low: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+    """All starts and ends in order, with 0; and the place of each start and of each end there."""
+    zero = np.zeros(1, np.uint64)
+    highs = np.concatenate([zero, high, after_high])
+    lows = np.concatenate([zero, low, after_low])
+    order = np.lexsort((lows, highs)) if np.any(highs) else np.argsort(lows, kind="stable")
+    highs, lows = highs[order], lows[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (highs[1:] != highs[:-1]) | (lows[1:] != lows[:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(new) - 1
+    count = len(high)
+    return (highs[new], lows[new]), rank[1 : 1 + count], rank[1 + count :]
+
+
 def build_fib(
     host: Host, family: int, device_rows: dict[str, int]
-) -> tuple[T.Fib, list[Route], list[Rule]]:
+) -> tuple[T.Fib, RouteRows, list[Rule]]:
     """The arrays of one family, the routes behind `Fib.route` rows, the rules behind `Fib.rule` rows."""
     builder = _Builder(host, family, device_rows)
     fib = builder.build()
     rules = sorted((r for r in host.rules if r.family == family), key=lambda r: r.pref)
-    return fib, builder.routes, rules
+    return fib, builder.rows(), rules

@@ -19,20 +19,19 @@ DENSE = 8  # starts that a search may be left with (and those of half a cache li
 _SIGN = 1 << 63
 
 
-def directory(starts: list[int], bits: int, first: int, place: int) -> np.ndarray:
+def directory(high: np.ndarray, low: np.ndarray, bits: int, first: int, place: int) -> np.ndarray:
     """All levels for a table: int64[], to stand at `place` of `Fib.top`.
 
-    `starts` are the table's interval starts, ascending from 0, of which `first` is the number of the
-    first one; `bits` is 32 or 128.
+    `high` and `low` are the halves (uint64) of the table's interval starts, ascending from 0, of which
+    `first` is the number of the first one; `bits` is 32 or 128.
     """
-    return _Directory(starts, bits, first, place).build()
+    return _Directory(high, low, bits, first, place).build()
 
 
 class _Directory:
-    def __init__(self, starts: list[int], bits: int, first: int, place: int):
+    def __init__(self, high: np.ndarray, low: np.ndarray, bits: int, first: int, place: int):
         self.first, self.place, self.six = first, place, bits == 128
-        self.high = np.array([s >> 64 for s in starts], np.uint64)
-        self.low = np.array([s & 0xFFFFFFFFFFFFFFFF for s in starts], np.uint64)
+        self.high, self.low = high, low
         self.parts: list[np.ndarray] = []
         self.size = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ippath.jit import hot
 from ippath.tables import (
     FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK,
-    FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NONE, RES_NH, RES_ROUTE,
+    FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NONE, RES_INFO, RES_NH, RES_ROUTE,
     RES_RULE, RES_TABLE,
 )  # fmt: skip
 
@@ -33,6 +33,7 @@ def fill_flow4(flow, source, destination, tos, mark, iif, oif):
 def no_result(result):
     """Empty the result of a look-up: nothing decided."""
     result[RES_ROUTE] = NONE
+    result[RES_INFO] = NONE
     result[RES_NH] = NONE
     result[RES_RULE] = NONE
     result[RES_TABLE] = NONE

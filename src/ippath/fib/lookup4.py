@@ -10,18 +10,22 @@ from ippath.fib.rules import TOS_MASK4, rule_matches
 from ippath.fib.search import search4
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
-    ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE,
-    ANY, CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL,
-    ENETUNREACH, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_OIF, FLOW_SCOPE, FLOW_TOS, NH_DEAD,
-    NH_DEVICE, NH_LINKDOWN, NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, RES_NH, RES_ROUTE, RES_RULE,
-    RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST, ROUTE_PLEN, ROUTE_SCOPE, ROUTE_TOS,
-    ROUTE_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION,
-    RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
+    ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
+    CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
+    FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_OIF, FLOW_SCOPE, FLOW_TOS, INFO_NH_COUNT,
+    INFO_NH_FIRST, INFO_SCOPE, INFO_TOS, INFO_TYPE, LEAF_INFO_BITS, NH_DEAD, NH_DEVICE, NH_LINKDOWN,
+    NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE,
+    RES_TYPE, ROUTE_INFO, ROUTE_NODE, ROUTE_PLEN, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW,
+    RTN_UNREACHABLE, RULE_ACTION, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET,
+    TABLE_ID,
 )  # fmt: skip
 from ippath.trace import (
     SKIP_HOPS, SKIP_SCOPE, SKIP_TOS, T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SKIP4, T_SUPPRESS4, T_TABLE4,
     note,
 )  # fmt: skip
+
+PASSED_OVER = -1
+LEAF_INFO_MASK = (1 << LEAF_INFO_BITS) - 1
 
 
 @hot
@@ -39,11 +43,11 @@ def route_type_error(kind):
 
 
 @hot
-def _usable_nexthop4(h, route, flow):
-    """First usable next hop of the route, or NONE (kernel: fib_lookup_good_nhc)."""
+def _usable_nexthop4(h, info, flow):
+    """First usable next hop, or NONE (kernel: fib_lookup_good_nhc)."""
     fib = h.fib4
-    first = fib.route[route, ROUTE_NH_FIRST]
-    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+    first = fib.info[info, INFO_NH_FIRST]
+    for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
         device = fib.nexthop[nh, NH_DEVICE]
         if fib.nexthop[nh, NH_DEAD]:
             continue
@@ -59,37 +63,61 @@ def _usable_nexthop4(h, route, flow):
 
 
 @hot
-def table_lookup4(h, s, row, table, trace):
-    """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
-    fib, flow, result = h.fib4, s.flow[row], s.result[row]
-    node = search4(fib, table, flow[FLOW_DST_LO])
+def _take4(h, flow, result, table, route, info, trace):
+    """Try one route: 0 or a refusing errno with the result filled, or PASSED_OVER."""
+    fib = h.fib4
+    tos = fib.info[info, INFO_TOS]
+    if tos and tos != flow[FLOW_TOS] & TOS_MASK4:
+        note(trace, T_SKIP4, route, SKIP_TOS)
+        return PASSED_OVER
+    if fib.info[info, INFO_SCOPE] < flow[FLOW_SCOPE]:
+        note(trace, T_SKIP4, route, SKIP_SCOPE)
+        return PASSED_OVER
+    kind = fib.info[info, INFO_TYPE]
+    error = route_type_error(kind)
+    nh = NONE
+    if error == 0:
+        nh = _usable_nexthop4(h, info, flow)
+        if nh == NONE:
+            note(trace, T_SKIP4, route, SKIP_HOPS)
+            return PASSED_OVER
+    result[RES_ROUTE] = route
+    result[RES_INFO] = info
+    result[RES_NH] = nh
+    result[RES_TYPE] = kind
+    result[RES_TABLE] = fib.table[table, TABLE_ID]
+    note(trace, T_TABLE4, fib.table[table, TABLE_ID], route)
+    return error
+
+
+@cold
+def _walk4(h, flow, result, table, node, trace):
+    """Try the routes of a node, then those of shorter prefixes."""
+    fib = h.fib4
     while node != NONE:
         first = fib.node[node, NODE_FIRST]
         for route in range(first, first + fib.node[node, NODE_COUNT]):
-            tos = fib.route[route, ROUTE_TOS]
-            if tos and tos != flow[FLOW_TOS] & TOS_MASK4:
-                note(trace, T_SKIP4, route, SKIP_TOS)
-                continue
-            if fib.route[route, ROUTE_SCOPE] < flow[FLOW_SCOPE]:
-                note(trace, T_SKIP4, route, SKIP_SCOPE)
-                continue
-            kind = fib.route[route, ROUTE_TYPE]
-            error = route_type_error(kind)
-            nh = NONE
-            if error == 0:
-                nh = _usable_nexthop4(h, route, flow)
-                if nh == NONE:
-                    note(trace, T_SKIP4, route, SKIP_HOPS)
-                    continue
-            result[RES_ROUTE] = route
-            result[RES_NH] = nh
-            result[RES_TYPE] = kind
-            result[RES_TABLE] = fib.table[table, TABLE_ID]
-            note(trace, T_TABLE4, fib.table[table, TABLE_ID], route)
-            return error
+            taken = _take4(h, flow, result, table, route, fib.route[route, ROUTE_INFO], trace)
+            if taken != PASSED_OVER:
+                return taken
         node = fib.node[node, NODE_PARENT]
     note(trace, T_FIB_MISS4, fib.table[table, TABLE_ID], flow[FLOW_DST_LO])
     return EAGAIN
+
+
+@hot
+def table_lookup4(h, s, row, table, trace):
+    """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
+    fib, flow, result = h.fib4, s.flow[row], s.result[row]
+    leaf = search4(fib, table, flow[FLOW_DST_LO])
+    if leaf >= NONE:
+        return _walk4(h, flow, result, table, leaf, trace)
+    route, info = (-2 - leaf) >> LEAF_INFO_BITS, (-2 - leaf) & LEAF_INFO_MASK
+    taken = _take4(h, flow, result, table, route, info, trace)
+    if taken != PASSED_OVER:
+        return taken
+    parent = fib.node[fib.route[route, ROUTE_NODE], NODE_PARENT]
+    return _walk4(h, flow, result, table, parent, trace)
 
 
 @kernel

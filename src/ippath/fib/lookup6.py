@@ -11,18 +11,19 @@ from __future__ import annotations
 from ippath.fib.flow import no_result
 from ippath.fib.multipath import multipath_hash
 from ippath.fib.rules import DSCP_MASK, rule_matches
-from ippath.fib.search import search6
+from ippath.fib.search import leaf_node, search6
 from ippath.jit import cold, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
-    CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH, FLOW_DST_HI,
-    FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER, FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO,
-    FLOW_STRICT, NH_BOUND, NH_DEAD, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LINKDOWN, NH_LO,
-    NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_PLEN, NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN,
-    NODE_SUB_COUNT, NODE_SUB_FIRST, NONE, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE,
-    NEIGH_FAILED_STATE, NEIGH_STATE, ROUTE_METRIC, ROUTE_NH_COUNT, ROUTE_NH_FIRST, ROUTE_PLEN,
-    ROUTE_PREFERENCE, ROUTE_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE,
-    RULE_ACTION, RULE_INVERT, RULE_SRC_PLEN, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
+    CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
+    FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER,
+    FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, INFO_METRIC, INFO_NH_COUNT,
+    INFO_NH_FIRST, INFO_PREFERENCE, INFO_TYPE, LEAF_INFO_BITS, NEIGH_FAILED_STATE, NEIGH_STATE,
+    NH_BOUND, NH_DEAD, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LINKDOWN, NH_LO, NODE_COUNT,
+    NODE_FIRST, NODE_PARENT, NODE_PLEN, NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN, NODE_SUB_COUNT,
+    NODE_SUB_FIRST, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_INFO,
+    ROUTE_PLEN, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION, RULE_INVERT,
+    RULE_SRC_PLEN, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
 )  # fmt: skip
 from ippath.trace import (
     SKIP_HOPS, T_FIB_ERROR, T_FIB_MISS6, T_MULTIPATH, T_RULE6, T_SKIP6, T_SOURCE6, T_SUPPRESS6, T_TABLE6,
@@ -32,6 +33,7 @@ from ippath.tx.emit import neighbour_row
 from ippath.wire.ipv6 import prefix_match
 
 NOT_ELIGIBLE = -1
+LEAF_INFO_MASK = (1 << LEAF_INFO_BITS) - 1
 SAME_DEVICE = 2
 
 
@@ -103,7 +105,7 @@ def _next_node(node_table, node, src_hi, src_lo):
 
 
 @kernel
-def _score(h, flow, route, nh, reachable):
+def _score(h, flow, info, nh, reachable):
     """How well a next hop suits, or NOT_ELIGIBLE (kernel: rt6_score_route, find_match)."""
     fib = h.fib6
     device = fib.nexthop[nh, NH_DEVICE]
@@ -120,7 +122,7 @@ def _score(h, flow, route, nh, reachable):
         score = SAME_DEVICE
     elif flow[FLOW_STRICT]:
         return NOT_ELIGIBLE
-    score += 4 * fib.route[route, ROUTE_PREFERENCE]
+    score += 4 * fib.info[info, INFO_PREFERENCE]
     if reachable and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
         row = neighbour_row(h, device, fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO])
         if row >= 0 and h.neighbour[row, NEIGH_STATE] == NEIGH_FAILED_STATE:
@@ -129,22 +131,31 @@ def _score(h, flow, route, nh, reachable):
 
 
 @kernel
+def _take6(h, flow, route, info, best, reachable, result, trace):
+    """Fill the result if a next hop of the route beats `best`; returns the better score."""
+    fib = h.fib6
+    start = fib.info[info, INFO_NH_FIRST]
+    usable = False
+    for nh in range(start, start + fib.info[info, INFO_NH_COUNT]):
+        score = _score(h, flow, info, nh, reachable)
+        usable |= score != NOT_ELIGIBLE
+        if score > best:
+            best = score
+            result[RES_ROUTE] = route
+            result[RES_INFO] = info
+            result[RES_NH] = nh
+    if not usable:
+        note(trace, T_SKIP6, route, SKIP_HOPS)
+    return best
+
+
+@kernel
 def _best_of(h, flow, first, last, reachable, result, trace):
     """Best next hop among routes [first, last); fills the result, returns its score."""
-    fib = h.fib6
     best = NOT_ELIGIBLE
     for route in range(first, last):
-        start = fib.route[route, ROUTE_NH_FIRST]
-        usable = False
-        for nh in range(start, start + fib.route[route, ROUTE_NH_COUNT]):
-            score = _score(h, flow, route, nh, reachable)
-            usable |= score != NOT_ELIGIBLE
-            if score > best:
-                best = score
-                result[RES_ROUTE] = route
-                result[RES_NH] = nh
-        if not usable:
-            note(trace, T_SKIP6, route, SKIP_HOPS)
+        info = h.fib6.route[route, ROUTE_INFO]
+        best = _take6(h, flow, route, info, best, reachable, result, trace)
     return best
 
 
@@ -156,8 +167,9 @@ def _select(h, flow, node, reachable, result, trace):
     last = first + fib.node[node, NODE_COUNT]
     if first == last:
         return False
+    lowest = fib.info[fib.route[first, ROUTE_INFO], INFO_METRIC]
     split = first
-    while split < last and fib.route[split, ROUTE_METRIC] == fib.route[first, ROUTE_METRIC]:
+    while split < last and fib.info[fib.route[split, ROUTE_INFO], INFO_METRIC] == lowest:
         split += 1
     if _best_of(h, flow, first, split, reachable, result, trace) != NOT_ELIGIBLE:
         return True
@@ -168,17 +180,17 @@ def _select(h, flow, node, reachable, result, trace):
 def _select_path(h, flow, result, reachable, trace):
     """Spread over the siblings of a multipath route (kernel: fib6_select_path); 1 if there are any."""
     fib = h.fib6
-    route = result[RES_ROUTE]
-    count = fib.route[route, ROUTE_NH_COUNT]
+    info = result[RES_INFO]
+    count = fib.info[info, INFO_NH_COUNT]
     if count <= 1:
         return 0
     hashed = flow[FLOW_HASH]
     if hashed == NONE:
         hashed = multipath_hash(h, flow, True, False)
-    start = fib.route[route, ROUTE_NH_FIRST]
+    start = fib.info[info, INFO_NH_FIRST]
     for nh in range(start, start + count):
         if hashed <= fib.nexthop[nh, NH_BOUND]:
-            if _score(h, flow, route, nh, reachable) != NOT_ELIGIBLE:
+            if _score(h, flow, info, nh, reachable) != NOT_ELIGIBLE:
                 result[RES_NH] = nh
             break
     note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
@@ -186,22 +198,32 @@ def _select_path(h, flow, result, reachable, trace):
 
 
 @kernel
+def _found6(fib, result, table, trace):
+    """Complete the result; 0 or a refusing errno."""
+    kind = fib.info[result[RES_INFO], INFO_TYPE]
+    result[RES_TYPE] = kind
+    result[RES_TABLE] = fib.table[table, TABLE_ID]
+    note(trace, T_TABLE6, fib.table[table, TABLE_ID], result[RES_ROUTE])
+    return reject_error6(kind)
+
+
+@kernel
 def table_lookup6(h, s, row, table, trace):
     """Look one table up: 0 with a result, EAGAIN for no match or throw, or a refusing errno."""
     fib, flow, result = h.fib6, s.flow[row], s.result[row]
     src_hi, src_lo = flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]
-    leaf = search6(fib, table, flow[FLOW_DST_HI], flow[FLOW_DST_LO])
-    begin = _first_node(fib.node, leaf, src_hi, src_lo, trace)
     reachable = flow[FLOW_REACHABLE]
+    leaf = search6(fib, table, flow[FLOW_DST_HI], flow[FLOW_DST_LO])
+    if leaf < NONE:  # the usual case: one route without a source, and it can be used
+        route, info = (-2 - leaf) >> LEAF_INFO_BITS, (-2 - leaf) & LEAF_INFO_MASK
+        if _take6(h, flow, route, info, NOT_ELIGIBLE, reachable, result, None) != NOT_ELIGIBLE:
+            return _found6(fib, result, table, trace)
+    begin = _first_node(fib.node, leaf_node(fib, leaf), src_hi, src_lo, trace)
     for _ in range(2):
         node = begin
         while node != NONE:
             if _select(h, flow, node, reachable, result, trace):
-                kind = fib.route[result[RES_ROUTE], ROUTE_TYPE]
-                result[RES_TYPE] = kind
-                result[RES_TABLE] = fib.table[table, TABLE_ID]
-                note(trace, T_TABLE6, fib.table[table, TABLE_ID], result[RES_ROUTE])
-                return reject_error6(kind)
+                return _found6(fib, result, table, trace)
             node = _next_node(fib.node, node, src_hi, src_lo)
         if not reachable:
             break

@@ -11,7 +11,7 @@ from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_POLICY4, CONF_HASH_POLICY6, CONF_HASH_SEED,
     FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_HI,
-    FLOW_SRC_LO, NH_BOUND, NONE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
+    FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST, NH_BOUND, NONE,
 )  # fmt: skip
 from ippath.wire.siphash import sip_end, sip_start, sip_word
 
@@ -136,10 +136,10 @@ def _stir(hashed):
 
 
 @cold
-def select_multipath(fib, route, hashed):
+def select_multipath(fib, info, hashed):
     """The next hop whose bound first reaches the hash; NONE if no next hop is alive."""
-    first = fib.route[route, ROUTE_NH_FIRST]
-    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+    first = fib.info[info, INFO_NH_FIRST]
+    for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
         if hashed <= fib.nexthop[nh, NH_BOUND]:
             return nh
     return NONE

@@ -1,4 +1,4 @@
-"""Longest prefix search: from an address to the node of its longest prefix in one table.
+"""Longest prefix search: from an address to the leaf of its longest prefix in one table.
 
 A table is a sorted run of disjoint intervals, each naming a node; large tables have directories in
 front (`ippath.fib.directory`), so that the search starts in a short run.  Sign bits are flipped in
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ippath.jit import hot, kernel
 from ippath.tables import (
-    NONE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH, SUB_LAST, SUB_SHIFT, TABLE_COUNT,
-    TABLE_FIRST, TABLE_TOP,
+    LEAF_INFO_BITS, NONE, ROUTE_NODE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH,
+    SUB_LAST, SUB_SHIFT, TABLE_COUNT, TABLE_FIRST, TABLE_TOP,
 )  # fmt: skip
 
 FLIP = -(1 << 63)
@@ -48,9 +48,17 @@ def _descend6(top, place, hi, lo):
         place = -first
 
 
+@kernel
+def leaf_node(fib, leaf):
+    """The node that a leaf stands for, or NONE."""
+    if leaf >= NONE:
+        return leaf
+    return fib.route[(-2 - leaf) >> LEAF_INFO_BITS, ROUTE_NODE]
+
+
 @hot
 def search4(fib, table, address):
-    """Node of the longest prefix of `address` (32 bits) in table row `table`, or NONE."""
+    """Leaf of the longest prefix of `address` (32 bits) in table row `table`, or NONE."""
     low = fib.table[table, TABLE_FIRST]
     size = fib.table[table, TABLE_COUNT]
     if size == 0:
@@ -75,7 +83,7 @@ def search4(fib, table, address):
 
 @hot
 def search6(fib, table, hi, lo):
-    """Node of the longest prefix of the IPv6 address (hi, lo) in table row `table`, or NONE."""
+    """Leaf of the longest prefix of the IPv6 address (hi, lo) in table row `table`, or NONE."""
     low = fib.table[table, TABLE_FIRST]
     size = fib.table[table, TABLE_COUNT]
     if size == 0:

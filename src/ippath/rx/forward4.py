@@ -16,10 +16,10 @@ from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_CARRIER, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_REDIRECT,
-    DST_ROUTE, DST_TYPE, MISC_COLLECT, NONE, OPT_SRR, OPT_STRICT, PACKET_HOST, ROUTE_MTU,
-    SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_OUT_DEVICE,
-    SKB_PKT_TYPE, SKB_TTL_SPENT,
+    COLLECT_SENT, DEV_CARRIER, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
+    DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, INFO_MTU, MISC_COLLECT, NONE, OPT_SRR,
+    OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_OPTIONS,
+    SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_TTL, note
 from ippath.tx.emit import neighbour_answers
@@ -36,7 +36,7 @@ from ippath.wire.memory import load8, load16be
 def forward_mtu4(h, s):
     """MTU for a forwarded packet: the route's metric, else the device's (kernel: ip_dst_mtu_maybe_forward)."""
     skb = s.skb
-    mtu = h.fib4.route[skb[DST_ROUTE], ROUTE_MTU] if skb[DST_ROUTE] != NONE else 0
+    mtu = h.fib4.info[skb[DST_INFO], INFO_MTU] if skb[DST_INFO] != NONE else 0
     if mtu == 0:
         mtu = h.device[skb[DST_DEVICE], DEV_MTU]
     return min(mtu, 65535)

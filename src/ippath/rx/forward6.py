@@ -16,9 +16,9 @@ from ippath.reasons import (
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_CARRIER, CONF_FORWARDING6, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY,
-    DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, MISC_COLLECT, NONE, PACKET_HOST, ROUTE_MTU,
-    ROUTE_MTU_LOCK, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
+    COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE,
+    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, INFO_MTU, INFO_MTU_LOCK,
+    MISC_COLLECT, NONE, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_NO_FORWARD6, T_SCOPE6, T_TTL, note
@@ -36,9 +36,9 @@ def forward_mtu6(h, s):
     """MTU for forwarding: a locked metric, else the device's (kernel: ip6_dst_mtu_maybe_forward)."""
     skb = s.skb
     mtu = h.device[skb[DST_DEVICE], DEV_MTU6]
-    route = skb[DST_ROUTE]
-    if route != NONE and h.fib6.route[route, ROUTE_MTU_LOCK] and h.fib6.route[route, ROUTE_MTU]:
-        mtu = h.fib6.route[route, ROUTE_MTU]
+    info = skb[DST_INFO]
+    if info != NONE and h.fib6.info[info, INFO_MTU_LOCK] and h.fib6.info[info, INFO_MTU]:
+        mtu = h.fib6.info[info, INFO_MTU]
     return max(mtu, MINIMUM_MTU)
 
 
@@ -90,7 +90,7 @@ def ip6_forward(h, s, data, trace):
         count(s, M_Ip6FragFails)
         return drop(s, trace, R_PKT_TOO_BIG)
     skb[SKB_TTL_SPENT] = 1
-    mtu = route_mtu6(h, skb[DST_ROUTE], out)  # any metric counts from here on, locked or not
+    mtu = route_mtu6(h, skb[DST_INFO], out)  # any metric counts from here on, locked or not
     if length > mtu:
         note(trace, T_MTU, length, mtu, out, 1)
         icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)

@@ -21,8 +21,8 @@ from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
     CONF_ICMP_RATEMASK, CONF_MULTIPATH4, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
     DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
-    FLOW_SPARE, FLOW_SRC_LO, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS, PEER_REDIRECTS, PEER_TOKENS_NS,
-    RES_NH, RES_ROUTE, ROUTE_HOPLIMIT, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
+    FLOW_SPARE, FLOW_SRC_LO, INFO_HOPLIMIT, INFO_MTU, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS,
+    PEER_REDIRECTS, PEER_TOKENS_NS, RES_INFO, RES_NH, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
     SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK,
     SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
@@ -126,7 +126,7 @@ def _write_and_send(
     store16be(buf, icmp + 2, 0)
     store32be(buf, icmp + 4, info)
     store16be(buf, icmp + 2, checksum(buf, icmp, size))
-    ttl = fib.route[result[RES_ROUTE], ROUTE_HOPLIMIT]
+    ttl = fib.info[result[RES_INFO], INFO_HOPLIMIT]
     header = HEADER + options
     store16be(buf, ip, ((0x40 | header >> 2) << 8) | tos)
     store16be(buf, ip + TOTAL_LENGTH, header + size)
@@ -207,7 +207,7 @@ def icmp_send(h, s, data, trace, kind, code, info):
     if not _peer_limit(h, s, limited, flow[FLOW_OIF], target):
         note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_PEER)
         return
-    mtu = h.fib4.route[s.result[FLOW_OUTPUT, RES_ROUTE], ROUTE_MTU]
+    mtu = h.fib4.info[s.result[FLOW_OUTPUT, RES_INFO], INFO_MTU]
     if mtu == 0:
         mtu = h.device[flow[FLOW_OIF], DEV_MTU]
     room = min(mtu, QUOTE_LIMIT) - HEADER - options - ICMP_HEADER
@@ -237,7 +237,7 @@ def specific_destination(h, s, trace):
         mark = skb[SKB_MARK] if h.device[skb[SKB_DEVICE], DEV_SRC_VALID_MARK] else 0
         fill_flow4(flow, 0, skb[SKB_SRC_LO], skb[SKB_TOS] & 0xFC, mark, LOOPBACK_DEVICE, NONE)
         if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
-            return preferred_source(h, result[RES_ROUTE], result[RES_NH])
+            return preferred_source(h, result[RES_INFO], result[RES_NH])
     else:
         scope = SCOPE_LINK
     return select_address(h, skb[SKB_DEVICE], skb[SKB_SRC_LO], scope)

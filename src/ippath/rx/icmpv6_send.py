@@ -16,11 +16,13 @@ from ippath.rx.packet_hash import packet_hash6
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
-    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, CONF_MULTIPATH6, DEV_HOP_LIMIT6, DEV_LOOPBACK, DEV_RAW_IP,
-    DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_ROUTE, FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
-    FLOW_SRC_LO, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE, PACKET_HOST, RES_NH, RES_ROUTE, ROUTE_HOPLIMIT,
-    ROUTE_PREFSRC_SET, ROUTE_TYPE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP,
-    SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS, SKB_TTL_SPENT,
+    CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, CONF_MULTIPATH6, DEV_HOP_LIMIT6, DEV_LOOPBACK,
+    DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO,
+    FLOW_DPORT, FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI,
+    FLOW_SRC_LO, INFO_HOPLIMIT, INFO_PREFSRC_SET, INFO_TYPE, NEIGH_MAC, NH_GATEWAY_FAMILY, NONE,
+    PACKET_HOST, RES_INFO, RES_NH, RES_ROUTE, RTN_LOCAL, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI,
+    SKB_DST_LO, SKB_IP, SKB_LEN, SKB_MARK, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
+    SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_ICMP6_SEND, T_REDIRECT, note
 from ippath.tx.emit import neighbour_row
@@ -121,7 +123,7 @@ def _count_no_way_back(h, s, data):
 @kernel
 def _hop_limit(h, s):
     result, flow = s.result[FLOW_OUTPUT], s.flow[FLOW_OUTPUT]
-    limit = h.fib6.route[result[RES_ROUTE], ROUTE_HOPLIMIT]
+    limit = h.fib6.info[result[RES_INFO], INFO_HOPLIMIT]
     return limit if limit else h.device[flow[FLOW_OIF], DEV_HOP_LIMIT6]
 
 
@@ -146,7 +148,7 @@ def _write_and_send(
     `size` counts the ICMPv6 part.
     """
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
-    mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_ROUTE], flow[FLOW_OIF])
+    mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_INFO], flow[FLOW_OIF])
     store32be(buf, 0, (6 << 28) | (traffic_class << 20) | label)
     store16be(buf, 4, size)
     store8(buf, 6, NEXTHDR_ICMP)
@@ -198,7 +200,7 @@ def _error_source(h, s, hi, lo):
     ):
         return dst_hi, dst_lo
     error = look_up_output6(h, s, FLOW_SPARE, 0, 0, hi, lo, 0, 0, NEXTHDR_ICMP, 0, NONE, NONE, None)
-    if error == 0 and h.fib6.route[s.result[FLOW_SPARE, RES_ROUTE], ROUTE_PREFSRC_SET]:
+    if error == 0 and h.fib6.info[s.result[FLOW_SPARE, RES_INFO], INFO_PREFSRC_SET]:
         return 0, 0
     row = select_source6(h, device, hi, lo)
     if row == NONE:
@@ -262,7 +264,7 @@ def icmp6_echo_reply(h, s, data, trace, code, info, body, size, anycast):
     skb = s.skb
     hi, lo = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
     src_hi, src_lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
-    unicast = h.fib6.route[skb[DST_ROUTE], ROUTE_TYPE] == RTN_LOCAL
+    unicast = h.fib6.info[skb[DST_INFO], INFO_TYPE] == RTN_LOCAL
     if not unicast and not (anycast and h.conf[CONF_ANYCAST_SRC_ECHO6]):
         src_hi, src_lo = 0, 0
     device = skb[SKB_DEVICE]

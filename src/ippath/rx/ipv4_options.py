@@ -20,7 +20,7 @@ from ippath.rx.route_input4 import ip_route_input_slow
 from ippath.tables import (
     DEV_ACCEPT_SOURCE_ROUTE, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_LO, DST_TYPE, FLOW_SPARE,
     OPT_CHANGED, OPT_CIPSO, OPT_HIT, OPT_NEXTHOP, OPT_RR, OPT_RR_ADDRESS, OPT_SRR, OPT_STRICT,
-    OPT_TS, OPT_TS_ADDRESS, OPT_TS_TIME, PACKET_HOST, RES_NH, RES_ROUTE, RTN_LOCAL, RTN_UNICAST,
+    OPT_TS, OPT_TS_ADDRESS, OPT_TS_TIME, PACKET_HOST, RES_INFO, RES_NH, RTN_LOCAL, RTN_UNICAST,
     SCRATCH_HEADER, SKB_DEVICE, SKB_DST_LO, SKB_IHL, SKB_MARK, SKB_OPT_ALERT, SKB_PKT_TYPE,
     SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
@@ -243,7 +243,7 @@ def _route_source(h, s, trace):
         skb[SKB_DEVICE], skb[DST_DEVICE],
     )  # fmt: skip
     if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
-        return preferred_source(h, result[RES_ROUTE], result[RES_NH])
+        return preferred_source(h, result[RES_INFO], result[RES_NH])
     nexthop = skb[DST_GATEWAY_LO] if skb[DST_GATEWAY_FAMILY] == 4 else skb[SKB_DST_LO]
     return select_address(h, skb[DST_DEVICE], nexthop, SCOPE_UNIVERSE)
 

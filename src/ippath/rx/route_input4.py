@@ -24,17 +24,17 @@ from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
-    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4, CONF_EARLY_DEMUX,
-    CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
+    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
+    CONF_EARLY_DEMUX, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
-    DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_LOCAL,
-    DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE,
-    EHOSTUNREACH, FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT, HINT_TOS, HINT_VALID, MISC_HINT_MISSED,
-    MISC_HINT_REFUSED, MISC_HINT_USED, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO,
-    NONE, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_NH_COUNT, RTN_BROADCAST,
-    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_LO,
-    SKB_FRAME, SKB_HINTED, SKB_MARK, SKB_PROTOCOL, SKB_REASON,
-    SKB_SRC_LO, SKB_TOS,
+    DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO,
+    DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE,
+    DST_TYPE, EHOSTUNREACH, FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT,
+    HINT_TOS, HINT_VALID, INFO_NH_COUNT, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_INFO, RES_NH, RES_ROUTE,
+    RES_RULE, RES_TABLE, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
+    RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_LO, SKB_FRAME, SKB_HINTED, SKB_MARK, SKB_PROTOCOL,
+    SKB_REASON, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import (
     T_BROADCAST, T_HINT, T_HINT_STRICT, T_LOCALNET, T_MARTIAN_DEST, T_MARTIAN_SOURCE, T_MCAST,
@@ -173,6 +173,7 @@ def _attach(s, kind, local, device, identity):
     skb[DST_DEVICE] = device
     skb[DST_IDENTITY] = identity
     skb[DST_ROUTE] = result[RES_ROUTE]
+    skb[DST_INFO] = result[RES_INFO]
     skb[DST_NH] = result[RES_NH]
     skb[DST_RULE] = result[RES_RULE]
     skb[DST_TABLE] = result[RES_TABLE]
@@ -200,13 +201,14 @@ def _make_forward_route(h, s, data, trace, kind):
     skb, fib, result = s.skb, h.fib4, s.result[FLOW_INPUT]
     route, nh = result[RES_ROUTE], result[RES_NH]
     multipath = 0
-    if fib.route[route, ROUTE_NH_COUNT] > 1:
+    info = result[RES_INFO]
+    if fib.info[info, INFO_NH_COUNT] > 1:
         hashed = packet_hash4(h, s, data)
-        chosen = select_multipath(fib, route, hashed)
+        chosen = select_multipath(fib, info, hashed)
         if chosen != NONE:
             nh = chosen
         multipath = 1
-        note(trace, T_MULTIPATH, hashed, nh, fib.route[route, ROUTE_NH_COUNT])
+        note(trace, T_MULTIPATH, hashed, nh, fib.info[info, INFO_NH_COUNT])
     device, out = skb[SKB_DEVICE], fib.nexthop[nh, NH_DEVICE]
     if h.device[out, DEV_HAS4] == 0:
         return drop(s, trace, R_NOT_SPECIFIED)

@@ -16,8 +16,8 @@ from ippath.reasons import R_IP_INVALID_SOURCE, R_IP_LOCAL_SOURCE, R_IP_RPFILTER
 from ippath.tables import (
     CONF_RULES4, CONF_USER_LOCAL4, DEV_ACCEPT_LOCAL, DEV_HAS4, DEV_LOOPBACK, DEV_RP_FILTER,
     DEV_SEND_REDIRECTS, DEV_SRC_VALID_MARK, FLOW_DPORT, FLOW_IGNORE_LINKSTATE, FLOW_INPUT, FLOW_OIF,
-    FLOW_PROTOCOL, FLOW_REVERSE, FLOW_SPORT, NH_DEVICE, NH_SCOPE, NONE, RES_NH, RES_ROUTE, RES_TYPE,
-    ROUTE_NH_COUNT, ROUTE_NH_FIRST, RTN_LOCAL, RTN_UNICAST, SKB_MARK,
+    FLOW_PROTOCOL, FLOW_REVERSE, FLOW_SPORT, INFO_NH_COUNT, INFO_NH_FIRST, NH_DEVICE, NH_SCOPE, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_TYPE,
+    RTN_LOCAL, RTN_UNICAST, SKB_MARK,
 )  # fmt: skip
 from ippath.trace import (
     T_RPF_LOCAL, T_RPF_LOOKUP, T_RPF_LOOSE, T_RPF_MATCH, T_RPF_NOROUTE, T_RPF_OFF, T_RPF_STRICT,
@@ -31,10 +31,10 @@ VALID, VALID_ON_LINK = 0, 1
 
 
 @kernel
-def _route_uses_device(fib, route, device):
+def _route_uses_device(fib, info, device):
     """Does any next hop of the route leave by `device` (kernel: fib_info_nh_uses_dev)?"""
-    first = fib.route[route, ROUTE_NH_FIRST]
-    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+    first = fib.info[info, INFO_NH_FIRST]
+    for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
         if fib.nexthop[nh, NH_DEVICE] == device:
             return True
     return False
@@ -67,7 +67,7 @@ def _full_check(h, s, trace, source, destination, tos, oif, device, rp_filter):
         if h.device[device, DEV_ACCEPT_LOCAL] == 0:
             note(trace, T_RPF_LOCAL, device, source, 0)
             return -R_IP_LOCAL_SOURCE
-    if _route_uses_device(fib, route, device) or (
+    if _route_uses_device(fib, result[RES_INFO], device) or (
         kind == RTN_LOCAL and h.device[device, DEV_LOOPBACK]
     ):
         note(trace, T_RPF_MATCH, device, route)

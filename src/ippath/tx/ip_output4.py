@@ -12,9 +12,8 @@ from ippath.mib import (
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
 )  # fmt: skip
 from ippath.tables import (
-    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH,
-    RES_ROUTE, RES_TYPE, ROUTE_MTU, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST,
-    SCRATCH_FRAGMENT,
+    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, INFO_MTU, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
+    RES_INFO, RES_NH, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
@@ -113,7 +112,7 @@ def ip_output4(h, s, trace, at, size):
     if nh != NONE and result[RES_TYPE] == RTN_UNICAST and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
         family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
         hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
-    mtu = fib.route[result[RES_ROUTE], ROUTE_MTU]
+    mtu = fib.info[result[RES_INFO], INFO_MTU]
     if mtu == 0:
         mtu = h.device[device, DEV_MTU]
     kind = result[RES_TYPE]

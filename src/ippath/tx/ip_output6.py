@@ -11,8 +11,8 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, NH_GATEWAY_FAMILY,
-    NH_HI, NH_LO, NONE, RES_NH, RES_TYPE, ROUTE_MTU, RTN_UNICAST, SCRATCH_FRAGMENT,
+    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, INFO_MTU,
+    NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH, RES_TYPE, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_LOOPED6, note
 from ippath.tx.emit import emit, neighbour_answers
@@ -27,11 +27,11 @@ LARGEST_MTU = 0xFFF8  # IP6_MAX_MTU, for routes by the loopback device
 
 
 @hot
-def route_mtu6(h, route, device):
+def route_mtu6(h, info, device):
     """MTU of a route: its own, or that of its device (kernel: ip6_mtu)."""
     mtu = h.device[device, DEV_MTU6]
-    if route != NONE and h.fib6.route[route, ROUTE_MTU]:
-        mtu = h.fib6.route[route, ROUTE_MTU]
+    if info != NONE and h.fib6.info[info, INFO_MTU]:
+        mtu = h.fib6.info[info, INFO_MTU]
     return min(mtu, LARGEST_MTU)
 
 

@@ -11,15 +11,15 @@ from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
-from ippath.fib.search import search4
+from ippath.fib.search import leaf_node, search4
 from ippath.jit import kernel
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
-    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY,
-    NH_LO, NODE_COUNT, NODE_FIRST, NONE, RES_NH, RES_ROUTE, RES_TYPE, ROUTE_NH_COUNT, ROUTE_NH_FIRST,
-    ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_SCOPE, ROUTE_TYPE, RTN_BROADCAST, RTN_LOCAL,
-    RTN_MULTICAST, RTN_UNICAST, TABLE_ID,
+    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST,
+    INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_SCOPE, INFO_TYPE, NH_BOUND, NH_DEVICE,
+    NH_GATEWAY_FAMILY, NH_LO, NODE_FIRST, NONE, RES_INFO, RES_NH, RES_TYPE, ROUTE_INFO,
+    RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, TABLE_ID,
 )  # fmt: skip
 from ippath.trace import T_MULTIPATH, note
 from ippath.wire.ipv4 import (
@@ -66,29 +66,29 @@ def select_address(h, device, toward, scope):
 
 
 @kernel
-def nexthop_source(h, route, nh):
+def nexthop_source(h, info, nh):
     """Source address that goes with a next hop (kernel: fib_info_update_nhc_saddr)."""
     fib = h.fib4
     gateway = fib.nexthop[nh, NH_LO] if fib.nexthop[nh, NH_GATEWAY_FAMILY] == 4 else 0
-    return select_address(h, fib.nexthop[nh, NH_DEVICE], gateway, fib.route[route, ROUTE_SCOPE])
+    return select_address(h, fib.nexthop[nh, NH_DEVICE], gateway, fib.info[info, INFO_SCOPE])
 
 
 @kernel
-def _select_from(h, route, hashed, source):
+def _select_from(h, info, hashed, source):
     """The next hop for a packet from `source` (0: any), by its address first, then by hash.
 
     Kernel: fib_select_multipath, which takes the source into account since 6.16.
     """
     fib = h.fib4
     if source == 0:
-        return select_multipath(fib, route, hashed)
+        return select_multipath(fib, info, hashed)
     best, chosen = 0, NONE
-    first = fib.route[route, ROUTE_NH_FIRST]
-    for nh in range(first, first + fib.route[route, ROUTE_NH_COUNT]):
+    first = fib.info[info, INFO_NH_FIRST]
+    for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
         bound = fib.nexthop[nh, NH_BOUND]
         if bound < 0:
             continue
-        score = 2 if nexthop_source(h, route, nh) == source else 0
+        score = 2 if nexthop_source(h, info, nh) == source else 0
         score += hashed <= bound
         if score > best:
             best, chosen = score, nh
@@ -98,14 +98,14 @@ def _select_from(h, route, hashed, source):
 
 
 @kernel
-def preferred_source(h, route, nh):
+def preferred_source(h, info, nh):
     """Source address that a route prefers (kernel: fib_result_prefsrc)."""
     fib = h.fib4
-    if fib.route[route, ROUTE_PREFSRC_SET]:
-        return fib.route[route, ROUTE_PREFSRC_LO]
+    if fib.info[info, INFO_PREFSRC_SET]:
+        return fib.info[info, INFO_PREFSRC_LO]
     if nh == NONE:
         return 0
-    return nexthop_source(h, route, nh)
+    return nexthop_source(h, info, nh)
 
 
 @kernel
@@ -117,11 +117,11 @@ def _device_of_address(h, address):
     table = h.fib4.table
     for row in range(table.shape[0]):
         if table[row, TABLE_ID] == TABLE_LOCAL or (h.conf[CONF_RULES4] == 0 and row == 0):
-            node = search4(h.fib4, row, address)
-            if node != NONE and h.fib4.node[node, NODE_COUNT]:
-                route = h.fib4.node[node, NODE_FIRST]
-                if h.fib4.route[route, ROUTE_TYPE] == RTN_LOCAL:
-                    return h.fib4.nexthop[h.fib4.route[route, ROUTE_NH_FIRST], NH_DEVICE]
+            node = leaf_node(h.fib4, search4(h.fib4, row, address))
+            if node != NONE:
+                info = h.fib4.route[h.fib4.node[node, NODE_FIRST], ROUTE_INFO]
+                if h.fib4.info[info, INFO_TYPE] == RTN_LOCAL:
+                    return h.fib4.nexthop[h.fib4.info[info, INFO_NH_FIRST], NH_DEVICE]
     return NONE
 
 
@@ -206,22 +206,22 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
         if flow[FLOW_SRC_LO] == 0:
             flow[FLOW_SRC_LO] = select_address(h, oif, 0, SCOPE_LINK)
         return _make_route(h, flow, result, oif)
-    route = result[RES_ROUTE]
+    info = result[RES_INFO]
     if result[RES_TYPE] == RTN_LOCAL:
         if flow[FLOW_SRC_LO] == 0:
             flow[FLOW_SRC_LO] = destination
-            if fib.route[route, ROUTE_PREFSRC_SET]:
-                flow[FLOW_SRC_LO] = fib.route[route, ROUTE_PREFSRC_LO]
+            if fib.info[info, INFO_PREFSRC_SET]:
+                flow[FLOW_SRC_LO] = fib.info[info, INFO_PREFSRC_LO]
         return _make_route(h, flow, result, LOOPBACK_DEVICE)
-    count = fib.route[route, ROUTE_NH_COUNT]
+    count = fib.info[info, INFO_NH_COUNT]
     if count > 1 and oif == NONE:
         if hashed == NONE:
             hashed = multipath_hash(h, flow, False, False)
-        chosen = _select_from(h, route, hashed, flow[FLOW_SRC_LO])
+        chosen = _select_from(h, info, hashed, flow[FLOW_SRC_LO])
         if chosen != NONE:
             result[RES_NH] = chosen
         note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
     nh = result[RES_NH]
     if flow[FLOW_SRC_LO] == 0:
-        flow[FLOW_SRC_LO] = preferred_source(h, route, nh)
+        flow[FLOW_SRC_LO] = preferred_source(h, info, nh)
     return _make_route(h, flow, result, fib.nexthop[nh, NH_DEVICE])

@@ -10,12 +10,11 @@ from ippath.mib import M_Ip6OutNoRoutes
 from ippath.tables import (
     ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
-    EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
-    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
-    FLOW_PROTOCOL, FLOW_HASH, FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS,
-    NH_DEVICE, NH_GATEWAY_FAMILY, NONE, RES_NH, RES_ROUTE, ROUTE_ANYCAST, ROUTE_DST_HI,
-    ROUTE_DST_LO, ROUTE_PLEN, ROUTE_PREFSRC_HI, ROUTE_PREFSRC_LO, ROUTE_PREFSRC_SET, ROUTE_TYPE,
-    RTN_LOCAL,
+    EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
+    FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER, FLOW_PROTOCOL,
+    FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, INFO_ANYCAST,
+    INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_TYPE, NH_DEVICE, NH_GATEWAY_FAMILY,
+    NONE, RES_INFO, RES_NH, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_PLEN, RTN_LOCAL,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
     is_link_local, is_loopback, is_multicast, is_unspecified, prefix_match,
@@ -186,7 +185,7 @@ def is_anycast_route6(h, route, nh, hi, lo):
     if route == NONE:
         return False
     routes = h.fib6.route
-    if routes[route, ROUTE_ANYCAST]:
+    if h.fib6.info[routes[route, ROUTE_INFO], INFO_ANYCAST]:
         return True
     return (
         routes[route, ROUTE_PLEN] < 127
@@ -199,8 +198,8 @@ def is_anycast_route6(h, route, nh, hi, lo):
 @kernel
 def device_out6(h, result):
     """Device by which a route leaves: what is ours stays here (kernel: ip6_rt_get_dev_rcu)."""
-    route = result[RES_ROUTE]
-    if h.fib6.route[route, ROUTE_TYPE] == RTN_LOCAL or h.fib6.route[route, ROUTE_ANYCAST]:
+    info = result[RES_INFO]
+    if h.fib6.info[info, INFO_TYPE] == RTN_LOCAL or h.fib6.info[info, INFO_ANYCAST]:
         return LOOPBACK_DEVICE
     return h.fib6.nexthop[result[RES_NH], NH_DEVICE]
 
@@ -251,10 +250,10 @@ def choose_source6(h, s, used, error, oif, trace):
     """
     flow, result = s.flow[used], s.result[used]
     if is_unspecified(flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]):
-        route, out = result[RES_ROUTE], flow[FLOW_OIF] if error == 0 else NONE
-        if error == 0 and h.fib6.route[route, ROUTE_PREFSRC_SET]:
-            flow[FLOW_SRC_HI] = h.fib6.route[route, ROUTE_PREFSRC_HI]
-            flow[FLOW_SRC_LO] = h.fib6.route[route, ROUTE_PREFSRC_LO]
+        info, out = result[RES_INFO], flow[FLOW_OIF] if error == 0 else NONE
+        if error == 0 and h.fib6.info[info, INFO_PREFSRC_SET]:
+            flow[FLOW_SRC_HI] = h.fib6.info[info, INFO_PREFSRC_HI]
+            flow[FLOW_SRC_LO] = h.fib6.info[info, INFO_PREFSRC_LO]
         else:
             row = select_source6(h, out, flow[FLOW_DST_HI], flow[FLOW_DST_LO])
             if row == NONE:

@@ -1,0 +1,67 @@
+"""Many routes that repeat a few patterns, in arrays: how a host holds a full table."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ippath.model import Route
+
+_LOW = (1 << 64) - 1
+
+
+@dataclass(eq=False)
+class RouteBlock:
+    """Routes of one family that differ from one of `patterns` in their prefixes alone.
+
+    No two of them, and no other route of the host, have equal table, prefix, TOS and metric.
+    """
+
+    family: int
+    prefix: np.ndarray  # uint64[n, 2]: high and low half
+    plen: np.ndarray  # uint8[n]
+    pattern: np.ndarray  # int32[n]: which of the patterns
+    patterns: list[Route]
+    made: dict[int, Route] = field(default_factory=dict)  # those that somebody asked for
+
+    def __len__(self) -> int:
+        return len(self.plen)
+
+    def route(self, k: int) -> Route:
+        """The k-th as an object, always the same one; its next hops are those of the pattern."""
+        found = self.made.get(k)
+        if found is None:
+            pattern = self.patterns[self.pattern[k]]
+            prefix = int(self.prefix[k, 0]) << 64 | int(self.prefix[k, 1])
+            found = dataclasses.replace(pattern, prefix=prefix, plen=int(self.plen[k]), line="")
+            self.made[k] = found
+        return found
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
+        """Rows by length and prefix, their halves, and where each length is."""
+        high, low = self.prefix[:, 0], self.prefix[:, 1]
+        rows = np.lexsort((low, high, self.plen))
+        plens, first = np.unique(self.plen[rows], return_index=True)
+        ends = np.append(first[1:], len(rows))
+        spans = {int(n): (int(f), int(e)) for n, f, e in zip(plens, first, ends)}
+        return rows, high[rows], low[rows], spans
+
+    def at(self, table: int, prefix: int, plen: int) -> list[Route]:
+        """Routes to exactly this prefix."""
+        rows, high, low, spans = self._sorted
+        begin, end = spans.get(plen, (0, 0))
+        for keys, key in ((high, np.uint64(prefix >> 64)), (low, np.uint64(prefix & _LOW))):
+            part = keys[begin:end]
+            begin, end = (
+                begin + int(np.searchsorted(part, key, side)) for side in ("left", "right")
+            )
+        found = (self.route(int(rows[k])) for k in range(begin, end))
+        return [route for route in found if route.table == table]
+
+    def lengths(self) -> list[int]:
+        """The prefix lengths that occur."""
+        return list(self._sorted[3])
