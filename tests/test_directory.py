@@ -16,7 +16,7 @@ from ippath import tables as T
 from ippath.config import parse_host
 from ippath.fib import directory as module
 from ippath.fib.build import halves
-from ippath.fib.directory import DENSE, directory
+from ippath.fib.directory import DENSE, directory, first_bits
 from ippath.fib.search import FLIP, search4, search6
 from ippath.jit import COMPILED
 from tests.packets import ip
@@ -53,7 +53,8 @@ def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
         high, low = high ^ FLIP, low ^ FLIP
     place = 5  # of another table
     top = np.concatenate([np.zeros(place, np.int64), directory(*split(starts), bits, first, place)])
-    table = np.array([[254, first, len(starts), place, 0]], np.int64)
+    shift = min(bits, 64) - first_bits(bits, len(starts))
+    table = np.array([[254, first, len(starts), place, shift]], np.int64)
     nothing = np.zeros((0, 1), np.int64)
     return T.Fib(
         table=table, start_hi=np.concatenate([before, high]),

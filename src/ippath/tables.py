@@ -48,7 +48,11 @@ GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
 
 # --- forwarding information base (one set of arrays per family) --------------------------------------
 # a table is a run of disjoint address intervals, each naming the node of its longest prefix
-TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP, TABLE_DEFAULTS, TABLE_COLUMNS = range(6)
+(
+    TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP,
+    TABLE_SHIFT,  # bits of an address (its high half) below the first level of the directory
+    TABLE_COLUMNS,
+) = range(6)  # fmt: skip
 # a directory of starts that lie close together (ippath.fib.directory): this header, then the entries
 SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = range(7)
 # a node is one prefix of one table; NODE_PARENT is the next shorter prefix that covers it

@@ -6,9 +6,11 @@ Lines are read from top to bottom, as a shell would run them; `docs/host-files.m
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ippath.config.bulk_routes import LEAST_RUN, Run, find_runs, read_run
 from ippath.config.draft import Draft, Skip
 from ippath.config.ip_address import STATES as LINK_STATES
 from ippath.config.ip_address import read_address, read_brief, read_inet_line, read_one_line
@@ -27,10 +29,12 @@ from ippath.config.ss import SsError, parse_ss
 from ippath.config.sysctls import begins_sysctl, read_sysctl, read_sysctl_command
 from ippath.config.values import device_name, number_of
 from ippath.config.words import (
-    HostErrors, Line, Problem, Reader, Word, Wrong, find_keyword, nearest, read_lines,
+    HostErrors, Line, Problem, Reader, Word, Wrong, find_keyword, lines_of, nearest,
+    read_lines,
 )  # fmt: skip
 from ippath.fib.control import ControlError, finish
-from ippath.model import Host
+from ippath.fib.routes import routes_of
+from ippath.model import Host, Route
 from ippath.switches import SWITCHES, SwitchError, check_switch
 
 __all__ = ["HostErrors", "Parsed", "Problem", "parse", "parse_host"]
@@ -90,7 +94,9 @@ class _Parser:
     def __init__(self, text: str, name: str):
         self.name = name
         self.draft = Draft()
-        self.lines, self.written, wrongs = read_lines(text)
+        self.written = lines_of(text)
+        self.runs = find_runs(self.written) if len(self.written) > LEAST_RUN else []
+        self.lines, wrongs = read_lines(_without_runs(self.written, self.runs))
         self.problems = [self._problem(wrong, None) for wrong in wrongs]
         torn = {problem.line for problem in self.problems}
         self.lines = [line for line in self.lines if torn.isdisjoint(w.line for w in line.words)]
@@ -119,14 +125,32 @@ class _Parser:
         """Read all lines and collect what is wrong."""
         self.draft.host.source = self.name
         sockets: list[Line] = []  # output of ss is read as a whole
+        runs = deque(self.runs)
         for line in self.lines:
+            while runs and runs[0].first < line.words[0].line:
+                self._take_run(runs.popleft())
             if self._is_ss(line):
                 sockets.append(line)
                 continue
             self._take_ss(sockets)
             self._guard(line, self._line)
         self._take_ss(sockets)
+        while runs:
+            self._take_run(runs.popleft())
         self._conclude()
+
+    def _take_run(self, run: Run) -> None:
+        """Read many lines of routes at once."""
+        self._leave()
+        host = self.draft.host
+
+        def read_line(number: int, text: str) -> Route | None:
+            lines, _ = read_lines([text], number)
+            self._guard(lines[0], self._line)
+            newest = routes_of(host).newest()
+            return newest if newest is not None and newest.line == lines[0].text else None
+
+        read_run(host, run, read_line)
 
     def _problem(self, wrong: Wrong, line: Line | None) -> Problem:
         word = wrong.word
@@ -374,6 +398,15 @@ class _Parser:
             if draft.host.device(name) is None and name not in told | draft.broken:
                 told.add(name)
                 draft.warn(word, f"no device is called {name!r}", nearest(name, names, 0.5))
+
+
+def _without_runs(written: list[str], runs: list[Run]) -> list[str]:
+    """The lines with those of runs left empty, so that the others keep their numbers."""
+    left = list(written) if runs else written
+    for run in runs:
+        begin = run.first - 1
+        left[begin : begin + len(run.lines)] = [""] * len(run.lines)
+    return left
 
 
 def _is_route(line: Line) -> bool:

@@ -171,13 +171,20 @@ def _without_comment(text: str) -> str:
     return text
 
 
-def read_lines(text: str) -> tuple[list[Line], list[str], list[Wrong]]:
-    """The lines that have words, the lines as written, and quotes that do not end."""
-    written = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+def lines_of(text: str) -> list[str]:
+    """The lines of a text as written."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+
+
+def read_lines(written: list[str], first: int = 1) -> tuple[list[Line], list[Wrong]]:
+    """The lines that have words, and quotes that do not end; `first` is the first line's number."""
     lines: list[Line] = []
     wrongs: list[Wrong] = []
     goes_on = False
-    for number, source in enumerate(written, 1):
+    for number, source in enumerate(written, first):
+        if not source:
+            goes_on = False
+            continue
         plain = _without_comment(source).rstrip()
         words = []
         for match in _WORD.finditer(plain):
@@ -194,4 +201,4 @@ def read_lines(text: str) -> tuple[list[Line], list[str], list[Wrong]]:
         elif words:
             lines.append(Line(words, plain[:1].isspace()))
         goes_on = plain.endswith("\\") and (goes_on or bool(words))
-    return [line for line in lines if line.words], written, wrongs
+    return [line for line in lines if line.words], wrongs

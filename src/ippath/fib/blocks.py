@@ -50,8 +50,8 @@ class RouteBlock:
         spans = {int(n): (int(f), int(e)) for n, f, e in zip(plens, first, ends)}
         return rows, high[rows], low[rows], spans
 
-    def at(self, table: int, prefix: int, plen: int) -> list[Route]:
-        """Routes to exactly this prefix."""
+    def rows_of(self, prefix: int, plen: int) -> list[int]:
+        """Numbers of the routes to exactly this prefix."""
         rows, high, low, spans = self._sorted
         begin, end = spans.get(plen, (0, 0))
         for keys, key in ((high, np.uint64(prefix >> 64)), (low, np.uint64(prefix & _LOW))):
@@ -59,7 +59,11 @@ class RouteBlock:
             begin, end = (
                 begin + int(np.searchsorted(part, key, side)) for side in ("left", "right")
             )
-        found = (self.route(int(rows[k])) for k in range(begin, end))
+        return [int(rows[k]) for k in range(begin, end)]
+
+    def at(self, table: int, prefix: int, plen: int) -> list[Route]:
+        """Routes of a table to exactly this prefix."""
+        found = (self.route(k) for k in self.rows_of(prefix, plen))
         return [route for route in found if route.table == table]
 
     def lengths(self) -> list[int]:

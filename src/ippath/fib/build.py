@@ -16,7 +16,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.fib.blocks import RouteBlock
-from ippath.fib.directory import directory
+from ippath.fib.directory import directory, first_bits
 from ippath.fib.multipath import mix32
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
@@ -212,9 +212,10 @@ class _Builder:
     def _order(self, these: _Columns) -> np.ndarray:
         """Rows of a table by prefix, shorter first, and within one in the order of the look-up."""
         if self.family == 4:
-            order = np.lexsort((these.plen, these.low))
-            low, plen = these.low[order], these.plen[order]
-            if not np.any((low[1:] == low[:-1]) & (plen[1:] == plen[:-1])):
+            keys = these.low << np.uint64(8) | these.plen.astype(np.uint64)
+            order = np.argsort(keys)
+            keys = keys[order]
+            if not np.any(keys[1:] == keys[:-1]):
                 return order
             merged = np.isin(these.table, (TABLE_LOCAL, TABLE_MAIN))
             place = np.where(merged, -these.table, 0)  # local before main where the two are merged
@@ -248,6 +249,7 @@ class _Builder:
         row[T.TABLE_ID] = table
         row[T.TABLE_COUNT] = len(high)
         row[T.TABLE_TOP] = T.NONE
+        row[T.TABLE_SHIFT] = min(self.bits, 64) - first_bits(self.bits, len(high))
         row[T.TABLE_FIRST] = first = self.sizes["leaf"]
         if len(high) > DIRECTORY_LEAST:
             place = self.sizes["top"]

@@ -1,8 +1,8 @@
 """Directories in front of a table's intervals, so that a search starts where it nearly ends.
 
-The first level has an entry for each beginning of 16 bits: the interval that holds its first
-address.  Where more than DENSE intervals start within one slot, the entry is the negated place of a
-directory for just those: equal steps of 2**shift addresses from the first start to the last, at least
+The first level has an entry for each beginning of 16 bits (20 in large tables of IPv4): the interval
+that holds its first address.  Where more than DENSE intervals start within one slot (MANY below a level
+of 20 bits), the entry is the negated place of a directory for just those: equal steps of 2**shift addresses from the first start to the last, at least
 two for each start.  Its own slots may be dense in turn.  `ippath.fib.search` reads them.
 
 A directory of IPv6 steps through one half of the address: the high one, or the low one where all
@@ -16,7 +16,14 @@ import numpy as np
 from ippath import tables as T
 
 DENSE = 8  # starts that a search may be left with (and those of half a cache line cost nothing)
+MANY = 32  # the same in large tables, whose directories would cost more memory than they save time
+LARGE = 1 << 17  # intervals
 _SIGN = 1 << 63
+
+
+def first_bits(bits: int, count: int) -> int:
+    """How many bits of an address the first level looks at."""
+    return 20 if bits == 32 and count >= LARGE else 16
 
 
 def directory(high: np.ndarray, low: np.ndarray, bits: int, first: int, place: int) -> np.ndarray:
@@ -32,15 +39,18 @@ class _Directory:
     def __init__(self, high: np.ndarray, low: np.ndarray, bits: int, first: int, place: int):
         self.first, self.place, self.six = first, place, bits == 128
         self.high, self.low = high, low
+        self.bits = first_bits(bits, len(high))
+        self.dense = DENSE if self.bits == 16 else MANY
         self.parts: list[np.ndarray] = []
         self.size = 0
 
     def build(self) -> np.ndarray:
         """The first level, then those below it."""
         keys, bits = (self.high, 64) if self.six else (self.low, 32)
-        beginnings = (keys >> np.uint64(bits - 16)).astype(np.int64)
-        slots = np.arange((1 << 16) + 1)
-        exact = keys & np.uint64((1 << (bits - 16)) - 1) == 0
+        below = bits - self.bits
+        beginnings = (keys >> np.uint64(below)).astype(np.int64)
+        slots = np.arange((1 << self.bits) + 1)
+        exact = keys & np.uint64((1 << below) - 1) == 0
         if self.six:
             exact &= self.low == 0
         before = np.searchsorted(beginnings, slots, side="left")
@@ -64,7 +74,7 @@ class _Directory:
         """Replace entries of slots in which too many starts [begin, end) lie by directories."""
         part = self.parts[-1]
         where = entries - (self.size - len(part))
-        for slot in np.flatnonzero(end - begin > DENSE):
+        for slot in np.flatnonzero(end - begin > self.dense):
             below = self._dense(int(part[where + slot]), int(begin[slot]), int(end[slot]))
             if below:
                 part[where + slot] = -(self.place + below)

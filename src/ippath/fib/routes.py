@@ -37,6 +37,10 @@ class RouteList(list[Route]):
         """The routes that are in no block, in order."""
         return super().__iter__()
 
+    def newest(self) -> Route | None:
+        """The last route that is in no block."""
+        return super().__getitem__(-1) if super().__len__() else None
+
     def add_block(self, block: RouteBlock) -> None:
         """Add many routes at once; their uniqueness is the caller's to see to."""
         if len(block):

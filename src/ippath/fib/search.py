@@ -10,7 +10,7 @@ from __future__ import annotations
 from ippath.jit import hot, kernel
 from ippath.tables import (
     LEAF_INFO_BITS, NONE, ROUTE_NODE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH,
-    SUB_LAST, SUB_SHIFT, TABLE_COUNT, TABLE_FIRST, TABLE_TOP,
+    SUB_LAST, SUB_SHIFT, TABLE_COUNT, TABLE_FIRST, TABLE_SHIFT, TABLE_TOP,
 )  # fmt: skip
 
 FLIP = -(1 << 63)
@@ -65,7 +65,7 @@ def search4(fib, table, address):
         return NONE
     top = fib.table[table, TABLE_TOP]
     if top >= 0:
-        slot = top + (address >> 16)
+        slot = top + (address >> fib.table[table, TABLE_SHIFT])
         low, last = fib.top[slot], fib.top[slot + 1]
         if low < 0:
             low, last = _descend4(fib.top, -low, address)
@@ -91,7 +91,7 @@ def search6(fib, table, hi, lo):
     key_hi, key_lo = hi ^ FLIP, lo ^ FLIP
     top = fib.table[table, TABLE_TOP]
     if top >= 0:
-        slot = top + ((hi >> 48) & 0xFFFF)
+        slot = top + ((hi >> fib.table[table, TABLE_SHIFT]) & 0xFFFF)
         low, last = fib.top[slot], fib.top[slot + 1]
         if low < 0:
             low, last = _descend6(fib.top, -low, key_hi, key_lo)
