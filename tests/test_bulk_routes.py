@@ -62,7 +62,8 @@ ODD = st.sampled_from([
     "ip route add 11.0.0 via 10.0.0.2",
     "ip route add 11.0.0.0/8 via 99.9.9.9",  # a gateway out of reach
     "ip route add 10.1.0.8/30 dev r0",  # holds a gateway: later ones go another way
-    "ip route replace 11.0.0.0/8 via 10.0.0.2", "ip route add unreachable 12.0.0.0/8",
+    "ip route replace 11.0.0.0/8 via 10.0.0.2", "ip route add prohibit 12.0.0.0/9",
+    "ip route add prohibit 12.4.0.0/16", "ip -6 route add blackhole 2001:db8:9::/48", "ip route add unreachable 12.0.0.0/8",
     "ip -6 route append 2001:db8:5::/48 via 2001:db8::9 # twice makes one of two next hops",
     "12.1.0.0/16 via 10.0.0.2 dev r0 proto static", "net.ipv4.conf.r0.rp_filter = 2", "",
 ])  # fmt: skip

@@ -18,6 +18,7 @@ _WRONG = (
     ("ippath.capture", "FilterError"),
     ("ippath.route_get", "QuestionError"),
     ("ippath.report.route_files", "AddressFileError"),
+    ("ippath.config.imported_routes", "RouteSourceError"),
 )
 
 

@@ -243,3 +243,71 @@ def diff(
                 paper.add(paper.style(f"{sign} {text}", style))
         emit(paper.text())
     return NO if gone or new else FINE
+
+
+# --- import -----------------------------------------------------------------------------------------------
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for one in given:
+        name, sign, address = one.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{one}: write NEXTHOP=ADDRESS")
+        pairs[name] = address
+    return pairs
+
+
+def _by_family(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> dict[int, str]:
+    import ipaddress
+
+    try:
+        return {ipaddress.ip_address(one).version: one for one in given}
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from None
+
+
+@route.command("import", short_help="Routes from `ip`, BGP dumps or tables as a host file.")
+@click.argument("source", type=click.Path(exists=True, dir_okay=False))
+@click.option("--output", "-o", type=click.Path(), metavar="FILE", help="The host file to write.")
+@click.option("--base", type=click.Path(exists=True, dir_okay=False), metavar="HOST",
+              help="A host file with devices and addresses to put in front; the result is checked.")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(["ip", "json", "mrt", "csv", "parquet"]),
+              help="Instead of guessing by name and content.")  # fmt: skip
+@click.option("--via", "gateways", multiple=True, metavar="ADDRESS", callback=_by_family,
+              help="Send everything of this family to one gateway.")  # fmt: skip
+@click.option("--hop", "hops", multiple=True, metavar="NEXTHOP=ADDRESS", callback=_pairs,
+              help="The gateway for a next hop or value of the source; may be repeated.")  # fmt: skip
+@click.option("--dev", "device", default="", metavar="DEV", help="Send everything out by DEV.")
+@click.option("--table", default="", metavar="TABLE", help="Put everything into TABLE.")
+@options.quiet_option
+def import_routes(
+    source: str, output: str | None, base: str | None, kind: str | None, gateways: dict[int, str],
+    hops: dict[str, str], device: str, table: str, quiet: bool,
+) -> int:  # fmt: skip
+    """Turn routes from elsewhere into lines of a host file.
+
+    SOURCE is a batch or script for `ip`, what `ip route show` or `ip -j route show` printed, an MRT
+    dump of a BGP table, or CSV or Parquet with the columns prefix and via (nexthop, gateway, value)
+    and maybe dev, table, metric, proto, src.
+    """
+    from ippath.config.imported_routes import Choices, guess_format, line_of, read_routes
+
+    choices = Choices(hops, gateways, device, table)
+    found = read_routes(Path(source), kind or guess_format(Path(source)))
+    lines = [line_of(one, choices) for one in found]
+    before = Path(base).read_text(encoding="utf-8").rstrip() + "\n\n" if base else ""
+    text = before + "".join(line + "\n" for line in lines)
+    if base:
+        from ippath.config import parse_host
+
+        parse_host(text, name=output or f"{base} and {source}")
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        Path(output).write_text(text, encoding="utf-8")
+    if not quiet:
+        click.echo(f"{len(lines):,} routes" + (f" saved to {output}" if output else ""), err=True)
+    return FINE

@@ -1,6 +1,6 @@
 """Long runs of plain routes in a host file, read at once: full tables of a million lines.
 
-Lines of `ip route` that differ in their prefixes alone are checked by reading the first of them as any
+Lines of `ip route` that differ in their prefixes alone are judged by reading the first of them as any
 other line; the rest become a block of arrays (`ippath.fib.blocks`).  Whatever is not that simple – a
 prefix twice, a route that would lead to a gateway, a prefix that is wrong – goes line by line.
 """
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 LEAST_RUN = 500  # lines; shorter runs are not worth it
 # verb or none as `ip` prints it, prefix, the rest of the line; neither types nor sources nor next hops
 _LINE = re.compile(
-    r"((?:ip )?(?:-[46] )?(?:route|ro|r) (?:add|append|replace) )?([0-9a-fA-F.:]+)(?:/([0-9]{1,3}))?"
-    r"((?: (?!(?:from|nexthop|nhid|encap|inet6|lladdr|to) )[\w.:@/-]+)+) ?"
+    r"((?:(?:ip )?(?:-[46] )?(?:route|ro|r) (?:add|append|replace) )?"
+    r"(?:(?:unreachable|prohibit|blackhole|throw) )?)([0-9a-fA-F.:]+)(?:/([0-9]{1,3}))?"
+    r"((?: (?!(?:from|nexthop|nhid|encap|inet6|lladdr|to) )[\w.:@/-]+)*) ?"
 )
+_KINDS = ("unicast", "unreachable", "prohibit", "blackhole", "throw")
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Run:
 
     first: int  # number of the first line, from 1
     lines: list[str] = field(default_factory=list)
-    # verb, address, length and the rest of each line
+    # verb and type, address, length and the rest of each line
     words: list[tuple[str, str, str, str]] = field(default_factory=list)
 
 
@@ -86,7 +88,7 @@ def read_run(host: Host, run: Run, read_line: Callable[[int, str], Route | None]
             route = read(k)
             if key in slow:
                 continue
-            if route is None or route.type != "unicast" or route.protocol == "kernel":
+            if route is None or route.type not in _KINDS or route.protocol == "kernel":
                 slow.add(key)
             else:
                 patterns[key] = len(routes)
