@@ -378,7 +378,9 @@ class Netns:
                 r.protocol or r.sport or r.dport for r in host.rules if r.family == family
             )
         for column, family in ((T.CONF_MULTIPATH4, 4), (T.CONF_MULTIPATH6, 6)):
-            conf[column] = any(r.family == family and len(r.nexthops) > 1 for r in host.routes)
+            conf[column] = any(
+                r.family == family and len(r.nexthops) > 1 for r in routes_of(host).kinds()
+            )
         conf[T.CONF_FORWARDING6] = number("net.ipv6.conf.all.forwarding", 0)
         conf[T.CONF_DEFAULT_TTL] = number("net.ipv4.ip_default_ttl", 64)
         conf[T.CONF_ICMP_RATELIMIT_NS] = number("net.ipv4.icmp_ratelimit", 1000) * 1_000_000

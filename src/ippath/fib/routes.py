@@ -37,6 +37,12 @@ class RouteList(list[Route]):
         """The routes that are in no block, in order."""
         return super().__iter__()
 
+    def kinds(self) -> Iterator[Route]:
+        """Every route that is in no block, and the patterns of blocks."""
+        yield from self.singles()
+        for block in self.blocks:
+            yield from block.patterns
+
     def newest(self) -> Route | None:
         """The last route that is in no block."""
         return super().__getitem__(-1) if super().__len__() else None

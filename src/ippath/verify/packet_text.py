@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ippath.config.values import number_of
-from ippath.config.words import Reader, Word, Wrong, nearest, read_lines
+from ippath.config.words import Reader, Word, Wrong, lines_of, nearest, read_lines
 from ippath.verify import packets as P
 
 LAYERS = (
@@ -34,7 +34,7 @@ DEEPEST = 3  # packets within packets that are described; more are digits
 
 def packet_of(text: str) -> bytes:
     """The packet that a description stands for; raises ValueError that says what is wrong."""
-    lines, _, wrongs = read_lines(text)
+    lines, wrongs = read_lines(lines_of(text))
     try:
         if wrongs or len(lines) != 1:
             raise wrongs[0] if wrongs else Wrong(None, "expected a packet in one line")

@@ -26,7 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ippath.config.values import number_of
-from ippath.config.words import HostErrors, Line, Problem, Reader, Wrong, nearest, read_lines
+from ippath.config.words import (
+    HostErrors, Line, Problem, Reader, Wrong, lines_of, nearest, read_lines,
+)  # fmt: skip
 from ippath.verify.on_kernel import RAW_IP_KINDS
 from ippath.verify.packet_text import describe, read_packet
 from ippath.verify.scenario import (
@@ -65,7 +67,8 @@ def parse_scenario(text: str, name: str = "<scenario>") -> Scenario:
 class _Parser:
     def __init__(self, text: str, name: str):
         self.file = name
-        self.lines, self.written, wrongs = read_lines(text)
+        self.written = lines_of(text)
+        self.lines, wrongs = read_lines(self.written)
         self.problems = [self.problem(wrong, None) for wrong in wrongs]
         self.comments = [_comment(line) for line in self.written]
         self.host: list[str] = []
