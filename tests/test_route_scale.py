@@ -20,9 +20,10 @@ from ippath.config.host_file import parse_host
 from ippath.fib.routes import routes_of
 from ippath.netns import Netns
 from ippath.route_get import EMSGSIZE, Question, answer_of, answer_rows
-from tests.kernel import recorder
-from tests.kernel.compare import PREPARED
-from tests.kernel.scenarios import Scenario
+from ippath.verify.namespace import KernelError, available, in_child, kernel_version
+from ippath.verify.on_ippath import PREPARED
+from ippath.verify.on_kernel import Session
+from ippath.verify.scenario import Scenario
 
 ROUTES, QUERIES = 100_000, 4_000
 TABLES = range(100, 110)
@@ -99,27 +100,21 @@ def questions(family: int, chance: random.Random) -> list[Question_]:
     return found
 
 
-class _Asked(recorder._Session):
-    """A namespace that is asked through netlink; lives in the forked child."""
+def ask_kernel(
+    lines: list[str], family: int, asked: list[tuple[Question_, list[int]]]
+) -> list[list[list[Any]]]:
+    """The answers of a namespace with this host; raises KernelError if it can't be made."""
 
-    def __init__(self, lines: list[str], family: int, asked: list[tuple[Question_, list[int]]]):
-        super().__init__(Scenario("scale", "routes", "\n".join(lines), ()), Path())
-        self.family, self.asked = family, asked
-
-    def run(self) -> Any:
-        recorder._private_mounts()
-        recorder._check(recorder._libc.unshare(recorder.CLONE_NEWNET), "unshare network")
-        recorder._mount("sysfs", "/sys")
-        self.prepare()
-        for line in self.scenario.host.splitlines():
-            self.apply(line)
-        self.flush_ip()
-        self.settle()
+    def ask() -> list[list[list[Any]]]:
+        session = Session(Scenario("scale", "routes", "\n".join(lines), ()), Path(), False)
+        session.make_host()
         with _Netlink() as netlink:
             return [
-                [netlink.get(self.family, fields, destination) for destination in destinations]
-                for fields, destinations in self.asked
+                [netlink.get(family, fields, destination) for destination in destinations]
+                for fields, destinations in asked
             ]
+
+    return in_child(ask)
 
 
 class _Netlink:
@@ -198,11 +193,11 @@ def ours(netns: Netns, family: int, fields: Question_, destinations: list[int]) 
     return found
 
 
-@pytest.mark.skipif(bool(recorder.available()), reason=recorder.available() or "available")
+@pytest.mark.skipif(bool(available()), reason=available() or "available")
 @pytest.mark.parametrize("family", [4, 6])
 def test_the_kernel_with_a_hundred_thousand_routes_agrees(family: int) -> None:
-    if not recorder.kernel_version().startswith("6.18"):
-        pytest.skip(f"the reference is 6.18, this is {recorder.kernel_version()}")
+    if not kernel_version().startswith("6.18"):
+        pytest.skip(f"the reference is 6.18, this is {kernel_version()}")
     chance = random.Random(family)
     lines = host_lines(family, chance)
     asked = [
@@ -210,8 +205,8 @@ def test_the_kernel_with_a_hundred_thousand_routes_agrees(family: int) -> None:
         for fields in questions(family, chance)
     ]
     try:
-        kernel = recorder._in_child(_Asked(lines, family, asked).run)
-    except recorder.RecorderError as problem:
+        kernel = ask_kernel(lines, family, asked)
+    except KernelError as problem:
         if "Operation not permitted" in str(problem):
             pytest.skip("namespaces are not allowed here")
         raise
