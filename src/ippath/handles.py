@@ -38,6 +38,10 @@ _STATE: dict[str, Any] = {
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
 }  # fmt: skip
+# ippath.prefix.layout
+_PREFIXES: dict[str, Any] = {"node": 0, "chunk": 0, "leaf": "int32", "meta": 0}
+# one-dimensional fields that are not of int64
+_BITS, _DTYPES = {"bytes": 8, "int32": 32}, {"bytes": np.uint8, "int32": np.int32}
 
 
 def _words(layout: dict[str, Any]) -> int:
@@ -59,7 +63,7 @@ class Handle:
             if isinstance(columns, dict):
                 at = self._fill(array, columns, at)
                 continue
-            wanted = np.uint8 if columns == "bytes" else np.int64
+            wanted = _DTYPES.get(columns, np.int64)
             shape = array.shape[1:] == ((columns,) if isinstance(columns, int) and columns else ())
             if array.dtype != wanted or not array.flags.c_contiguous or not shape:
                 raise TypeError(f"{name} is {array.dtype}{array.shape}, expected {columns} columns")
@@ -78,6 +82,11 @@ def state_handle(state: T.State) -> Handle:
     return Handle(state, _STATE)
 
 
+def prefixes_handle(arrays: Any) -> Handle:
+    """A handle on the arrays of a prefix table of one family."""
+    return Handle(arrays, _PREFIXES)
+
+
 if not COMPILED:
 
     def open_tables(value: Any) -> Any:
@@ -86,6 +95,10 @@ if not COMPILED:
 
     def open_state(value: Any) -> Any:
         """The State behind a handle's value."""
+        return value
+
+    def open_prefixes(value: Any) -> Any:
+        """The arrays behind a handle's value."""
         return value
 
     def open_bytes(array: Any) -> Any:
@@ -156,6 +169,7 @@ else:
     _fib_type = HandleType("FibHandle", _FIB, True)
     _tables_type = HandleType("TablesHandle", _TABLES, True)
     _state_type = HandleType("StateHandle", _STATE, False)
+    _prefixes_type = HandleType("PrefixesHandle", _PREFIXES, False)
 
     def _field(handle: HandleType, name: str) -> tuple[Any, int]:
         """(Numba type, first word) of a field."""
@@ -164,8 +178,8 @@ else:
             if key == name:
                 if isinstance(columns, dict):
                     return _fib_type, at
-                if columns == "bytes":
-                    return TableType(0, 8, name, handle.fixed), at
+                if columns in _BITS:
+                    return TableType(0, _BITS[columns], name, handle.fixed), at
                 return TableType(columns, 64, "tables" if handle.fixed else name, handle.fixed), at
             at += _words(columns) if isinstance(columns, dict) else 2
         raise AttributeError(name)
@@ -323,6 +337,7 @@ else:
 
     open_tables = _opener(_tables_type)
     open_state = _opener(_state_type)
+    open_prefixes = _opener(_prefixes_type)
 
     def _array_opener(field: str, fixed: bool):
         """Opens an array whose element width and columns follow from the array's type."""

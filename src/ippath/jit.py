@@ -2,7 +2,8 @@
 
 `kernel` marks a helper, `entry` the few functions that Python calls with a whole batch.  `hot` is a
 kernel on the way of every packet, always inlined; `cold` one that few packets need, never inlined,
-so that it stays out of the way of the others.  The same source runs compiled, uncompiled and checked:
+so that it stays out of the way of the others.  `short_entry` is an entry for one item, not a batch.
+The same source runs compiled, uncompiled and checked:
 
 | environment            | effect                                                              |
 |------------------------|---------------------------------------------------------------------|
@@ -119,6 +120,12 @@ if COMPILED:
         entries.append(compiled)
         return compiled
 
+    def short_entry(function: F) -> F:
+        """An entry whose calls are so short that they keep Python's lock: nothing runs beside them."""
+        compiled = njit(**_ENTRY, **{**_OPTIONS, "nogil": False})(function)
+        entries.append(compiled)
+        return compiled
+
 else:
 
     def kernel(function: F) -> F:
@@ -130,6 +137,8 @@ else:
     def entry(function: F) -> F:
         """A batch function, left as plain Python."""
         return function
+
+    short_entry = entry
 
 
 def plain(function: Any) -> Callable[..., Any]:

@@ -1,0 +1,76 @@
+"""Look-ups of many addresses, a block at a time and step by step.
+
+A look-up is a chain of loads each of which waits for the one before, mostly for the third-level cache.
+Here every step is done for a whole block before the next one, and asks for the cache lines of the next
+step, so that the processor waits for many addresses at once.
+
+`t` is an opened handle on `ippath.prefix.layout.Arrays`; `s` is scratch, int64[SCRATCH], with the
+address, the state and at last the node of each row of the block.
+"""
+
+from __future__ import annotations
+
+from ippath.jit import hot, kernel
+from ippath.prefix.bits import from_ipv4, rank
+from ippath.prefix.chunks import below, slot_of
+from ippath.prefix.layout import GROUP, META_TOP, STRIDE
+from ippath.prefix.nodes import walk
+from ippath.wire.memory import prefetch
+
+BLOCK = 128  # the lines of a block stay in the first-level cache, and there are enough to wait for
+HI, LO, ACTIVE, CHUNK, NODE, SCRATCH = range(0, 6 * BLOCK, BLOCK)
+CHUNK_SHIFT, LEAF_SHIFT = 4, 2  # bytes of a chunk and of a word, as shifts
+
+
+@hot
+def find_block4(t, addresses, begin, count, s):
+    """Nodes of IPv4 addresses begin … begin + count - 1, into s[NODE …]."""
+    shift = 32 - t.meta[META_TOP]
+    for k in range(count):
+        slot = (addresses[begin + k] & 0xFFFFFFFF) >> shift
+        prefetch(t.chunk, slot >> 6 << CHUNK_SHIFT)
+    for k in range(count):
+        slot = (addresses[begin + k] & 0xFFFFFFFF) >> shift
+        chunk = slot >> 6
+        at = t.chunk[2 * chunk + 1] + rank(t.chunk[2 * chunk], slot & 63)
+        s[NODE + k] = at
+        prefetch(t.leaf, at << LEAF_SHIFT)
+    for k in range(count):
+        word = t.leaf[s[NODE + k]]
+        if word < 0:
+            word = below(t, from_ipv4(addresses[begin + k]), 0, 32 - shift, word)
+        s[NODE + k] = word
+
+
+@kernel
+def find_block(t, s, count):
+    """Nodes of addresses s[HI …], s[LO …] into s[NODE …]: of the `count` rows that s[ACTIVE …] lists."""
+    bits = t.meta[META_TOP]
+    for j in range(count):
+        k = s[ACTIVE + j]
+        chunk = slot_of(s[HI + k], bits, bits) >> 6
+        s[CHUNK + k] = chunk
+        prefetch(t.chunk, chunk << CHUNK_SHIFT)
+    while count:
+        for j in range(count):
+            k = s[ACTIVE + j]
+            chunk = s[CHUNK + k]
+            at = t.chunk[2 * chunk + 1] + rank(t.chunk[2 * chunk], slot_of(s[HI + k], bits, 6))
+            s[NODE + k] = at
+            prefetch(t.leaf, at << LEAF_SHIFT)
+        bits += STRIDE
+        left, count = count, 0
+        for j in range(left):
+            k = s[ACTIVE + j]
+            word = t.leaf[s[NODE + k]]
+            s[NODE + k] = word
+            group = word < 0 and word & 1  # the bits are inverted: not deep
+            if group:
+                chunk = GROUP * (~word >> 1) + (slot_of(s[HI + k], bits, STRIDE) >> 6)
+                s[CHUNK + k] = chunk
+                prefetch(t.chunk, chunk << CHUNK_SHIFT)
+                s[ACTIVE + count] = k
+                count += 1
+            elif word < 0:
+                record = ~word >> 1
+                s[NODE + k] = walk(t, t.leaf[record + 1], s[HI + k], s[LO + k], t.leaf[record])

@@ -1,0 +1,238 @@
+"""The compiled entries of prefix tables: what Python calls with one key or with a column of them.
+
+`handle` is the value of a handle on `ippath.prefix.layout.Arrays`.  Entries for one key keep Python's
+lock, so that no change comes between; those for columns run beside everything else, on a version of
+the table that nobody changes meanwhile.
+"""
+
+from __future__ import annotations
+
+from ippath.handles import open_bytes, open_column, open_prefixes, open_rows
+from ippath.jit import entry, hot, short_entry
+from ippath.prefix import chunks, nodes
+from ippath.prefix.blocks import ACTIVE, BLOCK, HI, LO, NODE, find_block, find_block4
+from ippath.prefix.chunks import find, has_room
+from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
+from ippath.wire.memory import load64be
+
+MAPPED_WORD = 0xFFFF  # upper half of the second word of ::ffff:0:0/96
+
+
+@hot
+def is_mapped(hi, lo):
+    """Is it an IPv4 address within IPv6, ::ffff:a.b.c.d?"""
+    return hi == 0 and (lo >> 32) == MAPPED_WORD
+
+
+# --- one key -------------------------------------------------------------------------------------
+
+
+@short_entry
+def find_one(handle, hi, lo):
+    """The node of the longest prefix of an address, or NOT_THERE."""
+    t = open_prefixes(handle)
+    node = find(t, hi, lo)
+    return node if node or nodes.has_value(t, 0) else NOT_THERE
+
+
+@short_entry
+def cover_one(handle, hi, lo, length):
+    """The node of the longest prefix that covers this one, itself included, or NOT_THERE."""
+    return nodes.cover(open_prefixes(handle), hi, lo, length)
+
+
+@short_entry
+def exact_one(handle, hi, lo, length):
+    """The node of exactly this prefix, or NOT_THERE."""
+    return nodes.exact(open_prefixes(handle), hi, lo, length)
+
+
+@hot
+def _put(t, hi, lo, length, wanted):
+    """(node, whether it is new); (NO_ROOM, 0) where the arrays are too small."""
+    if not has_room(t, length):
+        return NO_ROOM, 0
+    node, around, new = nodes.add(t, hi, lo, length, wanted)
+    if new and node:  # a value of the root changes no slot: they hold 0 already
+        chunks.insert(t, hi, lo, length, node, around)
+    return node, new
+
+
+@hot
+def _drop(t, hi, lo, length):
+    """The node that the prefix had, NOT_THERE where it was not in the table."""
+    node, around = nodes.remove(t, hi, lo, length)
+    if node > 0:
+        chunks.remove(t, hi, lo, length, node, around)
+    return node
+
+
+@short_entry
+def put_one(handle, hi, lo, length):
+    """Insert a prefix: its node, whether it was there or not; NO_ROOM: nothing done."""
+    node, _ = _put(open_prefixes(handle), hi, lo, length, 0)
+    return node
+
+
+@short_entry
+def drop_one(handle, hi, lo, length):
+    """Remove a prefix: (node that it had, or NOT_THERE); NO_ROOM - 1: nothing done, make room."""
+    t = open_prefixes(handle)
+    if not has_room(t, length):
+        return NO_ROOM - 1
+    return _drop(t, hi, lo, length)
+
+
+@short_entry
+def count(handle):
+    """Prefixes in the table."""
+    return open_prefixes(handle).meta[META_COUNT]
+
+
+# --- columns of keys -----------------------------------------------------------------------------
+
+
+@entry
+def find_ipv4(handle, addresses, found, scratch):
+    """Nodes of the longest prefixes of uint32[] addresses; 0 is the root or none."""
+    t, addresses, found = open_prefixes(handle), open_column(addresses), open_rows(found)
+    s = open_rows(scratch)
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        find_block4(t, addresses, begin, count, s)
+        for k in range(count):
+            found[begin + k] = s[NODE + k]
+
+
+@entry
+def take_ipv4(handle, addresses, values, found, scratch):
+    """The values of the longest prefixes, signed numbers of any width; values[0] where none is."""
+    t, addresses, found = open_prefixes(handle), open_column(addresses), open_rows(found)
+    values, s = open_column(values), open_rows(scratch)
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        find_block4(t, addresses, begin, count, s)
+        for k in range(count):
+            found[begin + k] = values[s[NODE + k]]
+
+
+@hot
+def _find_packed(t, packed, begin, count, s):
+    """Nodes of a block of IPv6 addresses: is one of them mapped?"""
+    mapped = False
+    for k in range(count):
+        hi, lo = load64be(packed, 16 * (begin + k)), load64be(packed, 16 * (begin + k) + 8)
+        mapped |= is_mapped(hi, lo)
+        s[HI + k], s[LO + k], s[ACTIVE + k] = hi, lo, k
+    find_block(t, s, count)
+    return mapped
+
+
+@entry
+def find_ipv6(handle, packed, found, scratch):
+    """The same for addresses of 16 bytes each, one after the other: is one of them mapped IPv4?"""
+    t, packed, found = open_prefixes(handle), open_bytes(packed), open_rows(found)
+    s = open_rows(scratch)
+    mapped = False
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        mapped |= _find_packed(t, packed, begin, count, s)
+        for k in range(count):
+            found[begin + k] = s[NODE + k]
+    return mapped
+
+
+@entry
+def take_ipv6(handle, packed, values, found, scratch):
+    """Their values; values[0] where there is none: is one of the addresses mapped IPv4?"""
+    t, packed, found = open_prefixes(handle), open_bytes(packed), open_rows(found)
+    values, s = open_column(values), open_rows(scratch)
+    mapped = False
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        mapped |= _find_packed(t, packed, begin, count, s)
+        for k in range(count):
+            found[begin + k] = values[s[NODE + k]]
+    return mapped
+
+
+@entry
+def find_exact(handle, hi, lo, length, found):
+    """Nodes of exactly these prefixes, or NOT_THERE."""
+    t, found = open_prefixes(handle), open_rows(found)
+    hi, lo, length = open_column(hi), open_column(lo), open_column(length)
+    for k in range(found.shape[0]):
+        found[k] = nodes.exact(t, hi[k], lo[k], length[k])
+
+
+@entry
+def put_many(handle, hi, lo, length, found, begin, numbered):
+    """Insert prefixes one by one from row `begin`; returns the row that found no room, or the count.
+
+    `numbered`: row k gets node k + 1, for an empty table whose nodes are set aside.
+    """
+    t, found = open_prefixes(handle), open_rows(found)
+    hi, lo, length = open_column(hi), open_column(lo), open_column(length)
+    for k in range(begin, found.shape[0]):
+        node, _ = _put(t, hi[k], lo[k], length[k], (k + 1) if numbered else 0)
+        if node == NO_ROOM:
+            return k
+        found[k] = node
+    return found.shape[0]
+
+
+@entry
+def drop_many(handle, hi, lo, length, found, begin):
+    """Remove prefixes one by one from row `begin`; returns the row that found no room, or the count."""
+    t, found = open_prefixes(handle), open_rows(found)
+    hi, lo, length = open_column(hi), open_column(lo), open_column(length)
+    for k in range(begin, found.shape[0]):
+        if not has_room(t, length[k]):
+            return k
+        found[k] = _drop(t, hi[k], lo[k], length[k])
+    return found.shape[0]
+
+
+@entry
+def rebuild(handle, which):
+    """Fill empty chunks from the tree: `which` are its nodes with values, each after those around it."""
+    t, which = open_prefixes(handle), open_column(which)
+    for k in range(which.shape[0]):
+        node = which[k]
+        if node:
+            hi, lo, length = nodes.high(t, node), nodes.low(t, node), nodes.length_of(t, node)
+            if not has_room(t, length):
+                return k
+            around = max(nodes.cover(t, hi, lo, length - 1), 0)
+            chunks.insert(t, hi, lo, length, node, around)
+    return which.shape[0]
+
+
+@entry
+def collect(handle, top, stack, found, flat):
+    """Nodes of the prefixes at and below node `top`, in order: see `ippath.prefix.nodes.collect`."""
+    return nodes.collect(open_prefixes(handle), top, open_rows(stack), open_rows(found), flat)
+
+
+@entry
+def describe(handle, which, hi, lo, length):
+    """Keys and lengths of nodes."""
+    t, which = open_prefixes(handle), open_column(which)
+    hi, lo, length = open_rows(hi), open_rows(lo), open_rows(length)
+    for k in range(which.shape[0]):
+        node = which[k]
+        hi[k], lo[k], length[k] = nodes.high(t, node), nodes.low(t, node), nodes.length_of(t, node)
+
+
+@entry
+def compact(handle, leaf):
+    """Move the words of all chunks together into `leaf`; returns how many."""
+    return chunks.compact(open_prefixes(handle), open_rows(leaf))
+
+
+@short_entry
+def top_node(handle, hi, lo, length):
+    """The uppermost node that the prefix covers, with a value or not, or NOT_THERE."""
+    t = open_prefixes(handle)
+    node = nodes.top_below(t, hi, lo, length)
+    return node if node or length == 0 else NOT_THERE

@@ -1,0 +1,226 @@
+"""One version of a prefix table of one family: the arrays, the values, and how both grow.
+
+A store is changed in place while one table alone uses it.  Who wants it to stay as it is – a reader of
+a column, a snapshot, a file that is mapped – holds it; a writer that finds it held copies it first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ippath.handles import prefixes_handle
+from ippath.prefix import entries
+from ippath.prefix.layout import (
+    GROUP, LARGE, LARGE_TOP, META_CHUNKS, META_COUNT, META_FREE_BLOCK, META_FREE_GROUP,
+    META_FREE_GROUPS, META_FREE_WORDS, META_LEAVES, META_NODES, META_SHIFT, META_TOP, NO_ROOM,
+    ROOM_GROUPS, ROOM_NODES, ROOM_WORDS, SMALL_TOP, Arrays, empty, top_chunks,
+)  # fmt: skip
+
+STACK = 130  # nodes on the way from the root to an address, and what hangs beside them
+
+
+class Store:
+    """Arrays and values; `handle` is what compiled code takes."""
+
+    def __init__(self, family: int, arrays: Arrays, values: np.ndarray, frozen: bool = False):
+        self.family, self.values = family, values
+        self.frozen = frozen  # the arrays are those of a file
+        self.holds = 0  # readers and snapshots
+        self.changes = 0  # odd while a change of one key is under way
+        self._take(arrays)
+
+    def _take(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self._keeper = prefixes_handle(arrays)
+        self.handle = self._keeper.value
+
+    @classmethod
+    def new(cls, family: int, dtype: np.dtype, rows: int = 0) -> Store:
+        """An empty one; `rows` prefixes will come, whose nodes are numbered from 1."""
+        top = LARGE_TOP if rows >= LARGE else SMALL_TOP
+        nodes = 2 * rows + ROOM_NODES + 16
+        room = 1 << (top - 6)
+        arrays = empty(family, top, nodes, ROOM_GROUPS + rows // 2, ROOM_WORDS + room + 3 * rows)
+        if rows:
+            arrays.meta[META_NODES] = rows + 1
+        return cls(family, arrays, np.zeros(rows + 1, dtype))
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return int(self.arrays.meta[META_COUNT])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, but for the values."""
+        meta = self.arrays.meta
+        used = (int(meta[META_NODES]) << int(meta[META_SHIFT])) + 2 * int(meta[META_CHUNKS])
+        return 8 * used + 4 * int(meta[META_LEAVES]) + meta.nbytes
+
+    @property
+    def allocated(self) -> int:
+        """Bytes set aside, but for the values."""
+        return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def rooted(self) -> bool:
+        """Has the prefix of length 0 a value?"""
+        return entries.exact_one(self.handle, 0, 0, 0) == 0
+
+    def nodes(self, top: int = 0, flat: bool = False) -> np.ndarray:
+        """Nodes of the prefixes at and below a node, in order; `flat`: not those below others."""
+        stack = np.zeros(STACK, np.int32)
+        found = np.zeros(0, np.int32)
+        if top or flat:
+            found = np.zeros(
+                entries.collect(self.handle, top, stack, found, int(flat)), np.int32
+            )
+        else:
+            found = np.zeros(len(self), np.int32)
+        if len(found):
+            entries.collect(self.handle, top, stack, found, int(flat))
+        return found
+
+    def describe(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Both words of the keys and the lengths of nodes: int64[]."""
+        columns = tuple(np.zeros(len(nodes), np.int64) for _ in range(3))
+        entries.describe(self.handle, nodes, *columns)
+        return columns  # type: ignore[return-value]
+
+    # --- growing ---------------------------------------------------------------------------------
+
+    def copy(self) -> Store:
+        """The same, to be changed."""
+        return Store(
+            self.family, Arrays(*(np.array(a) for a in self.arrays)), np.array(self.values)
+        )
+
+    def make_room(self, length: int) -> None:
+        """Room for an update of a prefix of this length; values keep their nodes."""
+        meta = self.arrays.meta
+        if len(self) >= LARGE and meta[META_TOP] == SMALL_TOP:
+            self._rebuild(LARGE_TOP)
+            return
+        node, chunk, leaf, _ = self.arrays
+        top = int(meta[META_TOP])
+        words = ROOM_WORDS + (1 << max(0, top - 6 - length))
+        if int(meta[META_FREE_WORDS]) > (int(meta[META_LEAVES]) >> 1) + ROOM_WORDS:
+            packed = np.zeros(len(leaf), np.int32)
+            entries.compact(self.handle, packed)
+            leaf = packed
+        shift = int(meta[META_SHIFT])
+        self._take(
+            Arrays(
+                _grown(node, int(meta[META_NODES]) << shift, ROOM_NODES << shift),
+                _grown(chunk, 2 * int(meta[META_CHUNKS]), 2 * GROUP * ROOM_GROUPS),
+                _grown(leaf, int(meta[META_LEAVES]), words),
+                meta,
+            )
+        )
+
+    def _rebuild(self, top: int) -> None:
+        """The same tree with chunks of another top."""
+        nodes, meta = self.nodes(), self.arrays.meta
+        words = ROOM_WORDS + top_chunks(top) + 4 * len(self)
+        fresh = empty(self.family, top, 0, ROOM_GROUPS + len(self), words)
+        for place in (META_CHUNKS, META_LEAVES, META_TOP):
+            meta[place] = fresh.meta[place]
+        meta[META_FREE_BLOCK : META_FREE_BLOCK + 65] = 0
+        meta[META_FREE_WORDS] = meta[META_FREE_GROUP] = meta[META_FREE_GROUPS] = 0
+        self._take(Arrays(self.arrays.node, fresh.chunk, fresh.leaf, meta))
+        done = 0
+        while True:
+            done += entries.rebuild(self.handle, nodes[done:])
+            if done == len(nodes):
+                return
+            self.make_room(0)
+
+    def trim(self) -> None:
+        """Give back what was set aside and not used, but for a little."""
+        meta = self.arrays.meta
+        shift = int(meta[META_SHIFT])
+        self._take(
+            Arrays(
+                _cut(self.arrays.node, (int(meta[META_NODES]) + ROOM_NODES) << shift),
+                _cut(self.arrays.chunk, 2 * (int(meta[META_CHUNKS]) + GROUP * ROOM_GROUPS)),
+                _cut(self.arrays.leaf, int(meta[META_LEAVES]) + ROOM_WORDS),
+                meta,
+            )
+        )
+
+    def _make_room_for_values(self) -> None:
+        nodes = int(self.arrays.meta[META_NODES])
+        if nodes > len(self.values):
+            larger = np.zeros(nodes + nodes // 4 + 16, self.values.dtype)
+            larger[: len(self.values)] = self.values
+            self.values = larger
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def put(self, hi: int, lo: int, length: int, value: Any) -> None:
+        """Insert or replace one prefix."""
+        self.changes += 1
+        try:
+            node = entries.put_one(self.handle, hi, lo, length)
+            if node == NO_ROOM:
+                self.make_room(length)
+                node = entries.put_one(self.handle, hi, lo, length)
+            if node >= len(self.values):
+                self._make_room_for_values()
+            self.values[node] = value
+        finally:
+            self.changes += 1
+
+    def drop(self, hi: int, lo: int, length: int) -> Any:
+        """Remove one prefix that is there; returns its value."""
+        self.changes += 1
+        try:
+            node = entries.drop_one(self.handle, hi, lo, length)
+            if node < NO_ROOM:
+                self.make_room(length)
+                node = entries.drop_one(self.handle, hi, lo, length)
+            value = self.values[node]
+            self.values[node] = None if self.values.dtype == object else np.zeros((), self.values.dtype)
+            return value
+        finally:
+            self.changes += 1
+
+    def put_many(
+        self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray, values: np.ndarray, numbered: bool
+    ) -> None:
+        """Insert or replace prefixes, the later of equal ones last; `numbered`: rows are nodes 1 to n."""
+        found = np.zeros(len(hi), np.int32)
+        done = 0
+        while done < len(hi):
+            done = entries.put_many(self.handle, hi, lo, length, found, done, int(numbered))
+            if done < len(hi):
+                self.make_room(int(length[done]))
+        self._make_room_for_values()
+        self.values[found] = values
+
+    def drop_many(self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> int:
+        """Remove those of the prefixes that are there; returns how many were."""
+        found = np.zeros(len(hi), np.int32)
+        before, done = len(self), 0
+        while done < len(hi):
+            done = entries.drop_many(self.handle, hi, lo, length, found, done)
+            if done < len(hi):
+                self.make_room(int(length[done]))
+        if self.values.dtype == object:
+            self.values[found[found >= 0]] = None
+        return before - len(self)
+
+
+def _grown(array: np.ndarray, used: int, least: int) -> np.ndarray:
+    """With room for `least` more than is used, and half as much again where it has to grow."""
+    if used + least <= len(array):
+        return array
+    larger = np.zeros(used + least + used // 2, array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _cut(array: np.ndarray, size: int) -> np.ndarray:
+    return array if len(array) <= size + size // 8 else np.array(array[:size])
