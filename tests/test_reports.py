@@ -19,6 +19,7 @@ import pytest
 from ippath.batch import PacketBatch
 from ippath.cli import FINE, main
 from ippath.config import parse_host
+from ippath.jit import COMPILED
 from ippath.netns import Netns
 from tests import captures as make
 from ippath.verify.packets import Upper, echo, icmp, ip4, ip6, udp
@@ -421,3 +422,31 @@ def test_only_what_is_held_already_may_come_again(
     four = summary["reassembly"]["ipv4"]
     assert (four["duplicates"], four["overlaps"]) == ((1, 0) if duplicate else (0, 1))
     assert four["reassembled"] == int(duplicate)
+
+
+def test_prefixes_with_a_length_text_pickles_and_many_records() -> None:
+    """Prefix trees look up `/length` wrongly, are slow with text, do not pickle, grow large."""
+    import copy
+    import pickle
+
+    import numpy as np
+
+    from ippath import PrefixTable
+
+    table = PrefixTable({"10.0.0.0/8": "all", "10.1.0.0/16": "part"})
+    for asked, exact, longest in (
+        ("10.1.0.0/16", "part", "part"), ("10.1.0.0/12", None, "all"), ("10.0.0.0/7", None, None),
+        ("10.1.2.0/24", None, "part"), ("10.1.2.3", None, "part"), ("10.0.0.0/8", "all", "all"),
+    ):  # fmt: skip
+        assert (table.get(asked), table.lookup(asked)) == (exact, longest)
+    assert table.lookup(["10.1.2.3", "10.2.0.0"]).tolist() == ["part", "all"]
+
+    for again in (pickle.loads(pickle.dumps(table)), copy.deepcopy(table)):
+        again["10.1.1.0/24"] = "new"
+        assert again.lookup("10.1.1.1") == "new" and table.lookup("10.1.1.1") == "part"
+
+    rows = 200_000 if COMPILED else 2_000
+    numbers = np.arange(rows, dtype=np.uint32) << 10
+    many = PrefixTable.from_arrays(numbers, np.arange(rows), np.full(rows, 22))
+    assert (many.lookup(numbers + 1023) == np.arange(rows)).all()
+    assert many.nbytes < 64e6 * rows / 1e6 + 10e6

@@ -19,15 +19,25 @@ if TYPE_CHECKING:
     from ippath.defrag import Defragmenter
     from ippath.model import Host
     from ippath.netns import Netns
+    from ippath.prefix.table import PrefixTable
     from ippath.verdicts import Verdicts
 
-__all__ = ["Defragmenter", "Host", "Netns", "PacketBatch", "Verdicts", "__version__"]
+__all__ = [
+    "Defragmenter",
+    "Host",
+    "Netns",
+    "PacketBatch",
+    "PrefixTable",
+    "Verdicts",
+    "__version__",
+]
 
 _HOMES = {
     "Defragmenter": "ippath.defrag",
     "Host": "ippath.model",
     "Netns": "ippath.netns",
     "PacketBatch": "ippath.batch",
+    "PrefixTable": "ippath.prefix.table",
     "Verdicts": "ippath.verdicts",
 }
 

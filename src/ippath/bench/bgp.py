@@ -43,7 +43,10 @@ class BgpTable:
         from ippath.address_texts import ipv4_texts, ipv6_texts
 
         texts = ipv4_texts if self.family == 4 else ipv6_texts
-        return [f"{a}/{n}" for a, n in zip(texts(packed(self.high, self.family)).to_pylist(), self.length)]
+        return [
+            f"{a}/{n}"
+            for a, n in zip(texts(packed(self.high, self.family)).to_pylist(), self.length)
+        ]
 
     def queries(self, count: int, skewed: bool, seed: int) -> np.ndarray:
         """Addresses: anywhere among the prefixes, or, `skewed`, most of them to few of 64k hosts.
@@ -107,7 +110,9 @@ def _draw(
             first = block << np.uint64(48) | rng.integers(0, 1 << 48, starts, dtype=np.uint64)
         if len(above):
             spread = np.uint64(width - 16 if family == 4 else width - 32)
-            near = rng.choice(above, starts) | rng.integers(0, 1 << int(spread), starts, dtype=np.uint64)
+            near = rng.choice(above, starts) | rng.integers(
+                0, 1 << int(spread), starts, dtype=np.uint64
+            )
             share = 0.5 if family == 4 else 0.97 if bits > 32 else 0.1
             first = np.where(rng.random(starts) < share, near, first)
         run = rng.geometric(0.3, starts)

@@ -50,6 +50,11 @@ if COMPILED:
         """The upper word of an IPv4 address of 32 bits, signed or not."""
         return address << 32
 
+    @hot
+    def shift_in(word, low):
+        """The word with 16 bits shifted in from the right."""
+        return (word << 16) | low
+
 else:
 
     def popcount(value):
@@ -67,6 +72,10 @@ else:
     def from_ipv4(address):
         """The upper word of an IPv4 address of 32 bits, signed or not."""
         return signed(int(address) << 32)
+
+    def shift_in(word, low):
+        """The word with 16 bits shifted in from the right."""
+        return signed((int(word) << 16) | int(low))
 
 
 @hot
@@ -98,7 +107,7 @@ def host_bits(hi, lo, length):
     if length == 0:
         return hi | lo
     if length < 64:
-        return (hi & (one_bit(64 - length) - 1)) | lo
+        return (hi & ~(-1 << (64 - length))) | lo
     if length == 64:
         return lo
-    return lo & (one_bit(128 - length) - 1)
+    return lo & ~(-1 << (128 - length))

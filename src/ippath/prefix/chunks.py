@@ -13,7 +13,7 @@ from ippath.prefix.layout import (
     META_LEAVES, META_NODES, META_PATH, META_SHIFT, META_STACK, META_TOP, META_WORK, ROOM_GROUPS,
     ROOM_NODES, ROOM_WORDS, STRIDE,
 )  # fmt: skip
-from ippath.prefix.nodes import high, length_of, low, top_below, walk
+from ippath.prefix.nodes import high, length_of, top_below, walk
 
 
 @hot

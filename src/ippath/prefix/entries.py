@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ippath.handles import open_bytes, open_column, open_prefixes, open_rows
 from ippath.jit import entry, hot, short_entry
-from ippath.prefix import chunks, nodes
+from ippath.prefix import aggregation, chunks, nodes, soundness, text
+from ippath.prefix.bits import host_bits
 from ippath.prefix.blocks import ACTIVE, BLOCK, HI, LO, NODE, find_block, find_block4
 from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
@@ -157,6 +158,90 @@ def take_ipv6(handle, packed, values, found, scratch):
 
 
 @entry
+def find_texts(handle4, handle6, data, offsets, found, scratch):
+    """Nodes of the longest prefixes of addresses as text: (first row that is wrong or -1, why).
+
+    Row k is data[offsets[k] … offsets[k + 1] - 1]; empty ones find 0.  Nodes of IPv6 are inverted.
+    """
+    t4, t6 = open_prefixes(handle4), open_prefixes(handle6)
+    data, offsets, found, s = (
+        open_bytes(data),
+        open_column(offsets),
+        open_rows(found),
+        open_rows(scratch),
+    )
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        four, six = 0, 0
+        for k in range(count):
+            at, end = offsets[begin + k], offsets[begin + k + 1]
+            found[begin + k] = 0
+            if at == end:
+                continue
+            wrong, family, hi, lo, length = text.parse(data, at, end)
+            if wrong == text.FINE and length >= 0:
+                wrong = text.NOT_ONE_ADDRESS
+            if wrong != text.FINE:
+                return begin + k, wrong
+            s[HI + k], s[LO + k] = hi, lo
+            if family == 4:
+                s[ACTIVE + four] = k
+                four += 1
+            else:
+                found[begin + k] = -1
+                six += 1
+        if four:
+            find_block(t4, s, four)
+        if six == 0 and four == count:
+            for k in range(count):
+                found[begin + k] = s[NODE + k]
+            continue
+        later = 0
+        for k in range(count):
+            if found[begin + k]:
+                s[ACTIVE + later] = k
+                later += 1
+            elif offsets[begin + k] != offsets[begin + k + 1]:
+                found[begin + k] = s[NODE + k]
+        find_block(t6, s, six)
+        for k in range(count):
+            if found[begin + k] == -1:
+                found[begin + k] = ~s[NODE + k]
+    return -1, text.FINE
+
+
+@entry
+def parse_texts(data, offsets, family, hi, lo, length):
+    """Prefixes as text into columns: (first row that is wrong or -1, why).
+
+    An address alone has all its bits as length.
+    """
+    data, offsets, family = open_bytes(data), open_column(offsets), open_rows(family)
+    hi, lo, length = open_rows(hi), open_rows(lo), open_rows(length)
+    for k in range(hi.shape[0]):
+        wrong, own, first, second, bits = text.parse(data, offsets[k], offsets[k + 1])
+        if wrong != text.FINE:
+            return k, wrong
+        family[k], hi[k], lo[k] = own, first, second
+        length[k] = bits if bits >= 0 else (32 if own == 4 else 128)
+    return -1, text.FINE
+
+
+@entry
+def check_keys(hi, lo, length, width):
+    """Judge prefixes of one family in columns: (first row that is wrong or -1, why)."""
+    hi, lo, length = open_column(hi), open_column(lo), open_column(length)
+    for k in range(hi.shape[0]):
+        if length[k] < 0 or length[k] > width:
+            return k, text.NO_LENGTH
+        if width == 128 and length[k] >= 96 and is_mapped(hi[k], lo[k]):
+            return k, text.MAPPED
+        if host_bits(hi[k], lo[k], length[k]):
+            return k, text.HOST_BITS
+    return -1, text.FINE
+
+
+@entry
 def find_exact(handle, hi, lo, length, found):
     """Nodes of exactly these prefixes, or NOT_THERE."""
     t, found = open_prefixes(handle), open_rows(found)
@@ -222,6 +307,24 @@ def describe(handle, which, hi, lo, length):
     for k in range(which.shape[0]):
         node = which[k]
         hi[k], lo[k], length[k] = nodes.high(t, node), nodes.low(t, node), nodes.length_of(t, node)
+
+
+@entry
+def aggregate(hi, lo, length, value, which, done, frames):
+    """Fewer sorted prefixes with the same values, in place; see `ippath.prefix.aggregation`."""
+    return aggregation.aggregate(
+        open_rows(hi), open_rows(lo), open_rows(length), open_column(value), open_rows(which),
+        open_rows(done), open_rows(frames),
+    )  # fmt: skip
+
+
+@entry
+def is_sound(handle, values, seen, stack):
+    """May a table from a file be read?  See `ippath.prefix.soundness`."""
+    t, seen, stack = open_prefixes(handle), open_rows(seen), open_rows(stack)
+    return soundness.tree_is_sound(t, values, seen, stack) and soundness.chunks_are_sound(
+        t, values, seen, stack
+    )
 
 
 @entry

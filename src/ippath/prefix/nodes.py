@@ -247,7 +247,7 @@ def remove(t, hi, lo, length):
 def collect(t, top, stack, found, flat):
     """Write the prefixes at and below node `top` into `found`, in order; returns how many.
 
-    `flat` does not look below a prefix, but for `top` itself.  Where `found` is empty it only counts.
+    It does not look below a prefix of more than `flat` bits.  Where `found` is empty it only counts.
     `stack` has room for 130 nodes.
     """
     count, depth = 0, 1
@@ -259,7 +259,7 @@ def collect(t, top, stack, found, flat):
             if found.shape[0]:
                 found[count] = x
             count += 1
-            if flat and x != top:
+            if length_of(t, x) > flat:
                 continue
         left, right = child(t, x, 0), child(t, x, 1)
         if right:

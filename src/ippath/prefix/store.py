@@ -6,6 +6,8 @@ a column, a snapshot, a file that is mapped – holds it; a writer that finds it
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,25 @@ from ippath.prefix.layout import (
     ROOM_GROUPS, ROOM_NODES, ROOM_WORDS, SMALL_TOP, Arrays, empty, top_chunks,
 )  # fmt: skip
 
+EVERY_LENGTH = 1000  # longer than any prefix
 STACK = 130  # nodes on the way from the root to an address, and what hangs beside them
+
+
+class Owner:
+    """A table, as its stores know it: gone when the table is."""
 
 
 class Store:
     """Arrays and values; `handle` is what compiled code takes."""
 
-    def __init__(self, family: int, arrays: Arrays, values: np.ndarray, frozen: bool = False):
-        self.family, self.values = family, values
+    def __init__(
+        self, family: int, arrays: Arrays, values: np.ndarray, missing: Any, frozen: bool = False
+    ):
+        self.family, self.values, self.missing = family, values, missing
         self.frozen = frozen  # the arrays are those of a file
-        self.holds = 0  # readers and snapshots
+        self.owners: weakref.WeakSet = weakref.WeakSet()  # the tables that use it
+        self.readers = 0  # of columns
+        self._count = threading.Lock()
         self.changes = 0  # odd while a change of one key is under way
         self._take(arrays)
 
@@ -37,7 +48,7 @@ class Store:
         self.handle = self._keeper.value
 
     @classmethod
-    def new(cls, family: int, dtype: np.dtype, rows: int = 0) -> Store:
+    def new(cls, family: int, dtype: np.dtype, missing: Any = None, rows: int = 0) -> Store:
         """An empty one; `rows` prefixes will come, whose nodes are numbered from 1."""
         top = LARGE_TOP if rows >= LARGE else SMALL_TOP
         nodes = 2 * rows + ROOM_NODES + 16
@@ -45,7 +56,18 @@ class Store:
         arrays = empty(family, top, nodes, ROOM_GROUPS + rows // 2, ROOM_WORDS + room + 3 * rows)
         if rows:
             arrays.meta[META_NODES] = rows + 1
-        return cls(family, arrays, np.zeros(rows + 1, dtype))
+        values = np.empty(rows + 1, dtype)
+        values[0] = missing
+        return cls(family, arrays, values, missing)
+
+    def hold(self, more: int) -> None:
+        """One reader more or less."""
+        with self._count:
+            self.readers += more
+
+    def is_shared(self) -> bool:
+        """Does somebody but one table rely on it?"""
+        return self.frozen or self.readers > 0 or len(self.owners) > 1
 
     # --- what it is ------------------------------------------------------------------------------
 
@@ -69,18 +91,20 @@ class Store:
         """Has the prefix of length 0 a value?"""
         return entries.exact_one(self.handle, 0, 0, 0) == 0
 
-    def nodes(self, top: int = 0, flat: bool = False) -> np.ndarray:
-        """Nodes of the prefixes at and below a node, in order; `flat`: not those below others."""
-        stack = np.zeros(STACK, np.int32)
-        found = np.zeros(0, np.int32)
-        if top or flat:
-            found = np.zeros(
-                entries.collect(self.handle, top, stack, found, int(flat)), np.int32
-            )
-        else:
-            found = np.zeros(len(self), np.int32)
-        if len(found):
-            entries.collect(self.handle, top, stack, found, int(flat))
+    def nodes(self, top: int = 0, flat: int = EVERY_LENGTH) -> np.ndarray:
+        """Nodes of the prefixes at and below a node, in order; not those below longer than `flat`."""
+        stack, count = np.zeros(STACK, np.int32), len(self)
+        if top or flat != EVERY_LENGTH:
+            count = entries.collect(self.handle, top, stack, np.zeros(0, np.int32), flat)
+        found = np.zeros(count, np.int32)
+        if count:
+            entries.collect(self.handle, top, stack, found, flat)
+        return found
+
+    def find_exact(self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Nodes of exactly these prefixes, or NOT_THERE."""
+        found = np.zeros(len(hi), np.int32)
+        entries.find_exact(self.handle, hi, lo, length, found)
         return found
 
     def describe(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,9 +117,27 @@ class Store:
 
     def copy(self) -> Store:
         """The same, to be changed."""
-        return Store(
-            self.family, Arrays(*(np.array(a) for a in self.arrays)), np.array(self.values)
-        )
+        arrays = Arrays(*(np.array(a) for a in self.arrays))
+        return Store(self.family, arrays, np.array(self.values), self.missing)
+
+    def with_many(
+        self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray, values: np.ndarray
+    ) -> Store:
+        """A new version in which these prefixes were inserted or replaced."""
+        if len(self):
+            store = self.copy()
+            store.put_many(hi, lo, length, values, False)
+            return store
+        order = _sorted(hi, lo, length)
+        hi, lo, length = hi[order], lo[order], length[order]
+        last = np.ones(len(hi), bool)  # of equal prefixes
+        last[:-1] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1]) | (length[1:] != length[:-1])
+        if not last.all():
+            hi, lo, length, order = hi[last], lo[last], length[last], order[last]
+        store = Store.new(self.family, self.values.dtype, self.missing, len(hi))
+        store.put_many(hi, lo, length, values[order], True)
+        store.trim()
+        return store
 
     def make_room(self, length: int) -> None:
         """Room for an update of a prefix of this length; values keep their nodes."""
@@ -182,7 +224,7 @@ class Store:
                 self.make_room(length)
                 node = entries.drop_one(self.handle, hi, lo, length)
             value = self.values[node]
-            self.values[node] = None if self.values.dtype == object else np.zeros((), self.values.dtype)
+            self.values[node] = self.missing
             return value
         finally:
             self.changes += 1
@@ -208,8 +250,7 @@ class Store:
             done = entries.drop_many(self.handle, hi, lo, length, found, done)
             if done < len(hi):
                 self.make_room(int(length[done]))
-        if self.values.dtype == object:
-            self.values[found[found >= 0]] = None
+        self.values[found[found >= 0]] = self.missing
         return before - len(self)
 
 
@@ -220,6 +261,13 @@ def _grown(array: np.ndarray, used: int, least: int) -> np.ndarray:
     larger = np.zeros(used + least + used // 2, array.dtype)
     larger[:used] = array[:used]
     return larger
+
+
+def _sorted(hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """The order of prefixes by address, the shorter of equal ones first; equal ones as they stand."""
+    if not lo.any() and not (hi & 0xFF).any():  # one word holds it all
+        return np.argsort(hi.view(np.uint64) | length.astype(np.uint64), kind="stable")
+    return np.lexsort((length, lo.view(np.uint64), hi.view(np.uint64)))
 
 
 def _cut(array: np.ndarray, size: int) -> np.ndarray:
