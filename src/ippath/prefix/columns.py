@@ -7,6 +7,7 @@ value at a time, but for lists of objects.
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from ippath.prefix.keys import WIDTH, key_of, number_of, refuse
 NOTHING = np.zeros(1, np.uint8)  # compiled code takes no empty column of bytes
 
 
-class Texts(NamedTuple):
+@dataclass(frozen=True)
+class Texts:
     """A column of text: row k is data[offsets[k] … offsets[k + 1] - 1]."""
 
     data: np.ndarray  # uint8[]
@@ -34,7 +36,8 @@ class Texts(NamedTuple):
         refuse(value, text.MISSING if value is None else why, row)
 
 
-class Packed(NamedTuple):
+@dataclass(frozen=True)
+class Packed:
     """A column of addresses of one family."""
 
     family: int
@@ -113,7 +116,7 @@ def _from_arrow(array: Any, family: int | None) -> Texts | Packed:
     if pa.types.is_integer(kind):
         missing = np.asarray(array.is_null()) if array.null_count else None
         packed = _from_numpy(np.asarray(array.fill_null(0)), family)
-        return packed._replace(missing=missing) if isinstance(packed, Packed) else packed
+        return replace(packed, missing=missing) if isinstance(packed, Packed) else packed
     if pa.types.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
         kind = array.type
@@ -167,7 +170,7 @@ def _from_binary(array: Any, family: int | None) -> Packed:
     rows[~missing] = data[int(offsets[0]) : int(offsets[-1])].reshape(-1, size)[: len(held)]
     packed = _from_numpy(rows, family)
     assert isinstance(packed, Packed)
-    return packed._replace(missing=missing if missing.any() else None)
+    return replace(packed, missing=missing if missing.any() else None)
 
 
 def _from_numpy(array: np.ndarray, family: int | None) -> Texts | Packed:
