@@ -67,7 +67,7 @@ def test_public_names() -> None:
     import ippath
 
     assert set(ippath.__all__) == {
-        "Defragmenter", "Host", "Netns", "PacketBatch", "Verdicts", "__version__",
+        "Defragmenter", "Host", "Netns", "PacketBatch", "PrefixTable", "Verdicts", "__version__",
     }  # fmt: skip
     assert all(getattr(ippath, name) is not None for name in ippath.__all__)
     assert set(ippath.__all__) <= set(dir(ippath))
@@ -113,7 +113,7 @@ def test_make_targets() -> None:
 def test_the_readme_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of the README, as it stands there."""
     text = (ROOT / "README.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     assert len(code.strip().splitlines()) <= 12
     monkeypatch.chdir(ROOT)
     values: dict[str, object] = {}
