@@ -17,6 +17,7 @@ from ippath.verify.on_ippath import Ippath
 from ippath.verify.on_kernel import Kernel
 from ippath.verify.shrink import ask_both
 from tests.kernel.differ import Generator
+from tests.kernel.differ_fragments import scenario as random_fragments
 from ippath.verify.normal import Normal, words
 from ippath.verify.packets import checksum, eth, ip4, ip6, record_route, udp
 from tests.kernel.record import RECORDINGS, answer_of, ask, load
@@ -137,6 +138,13 @@ def test_random_hosts_agree_with_the_running_kernel(kernel: Kernel, family: int)
             again = ask_both(scenario, kernel, Ippath())
             assert again and not again.differences, scenario.host + str(again.differences[0])
     assert asked >= 2
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_fragments_agree_with_the_running_kernel(kernel: Kernel, seed: int) -> None:
+    found = ask_both(random_fragments(seed), kernel, Ippath())
+    assert found and not found.differences, str(found and found.differences[0])
 
 
 def test_only_what_is_random_is_made_equal() -> None:
