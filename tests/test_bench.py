@@ -427,7 +427,7 @@ def test_the_frag_workload_has_each_step_of_the_rewrite(tmp_path: Path) -> None:
     assert [(v.name, v.before) for v in steps[:3]] == [
         ("list", ""), ("tree", "list"), ("runs", "tree"),
     ]  # fmt: skip
-    assert len({v.group for v in steps}) == 4
+    assert len({v.group for v in steps}) == 5
     workload.tear_down()
 
 

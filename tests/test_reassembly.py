@@ -222,6 +222,9 @@ def test_bytes_kept_are_never_more_than_bytes_charged() -> None:
 def test_limits_change_while_fragments_wait() -> None:
     netns = host()
     receive(netns, [fragment(4, 0, 1000, True)], time_ns=SECOND)
+    with pytest.raises(ValueError, match="low is 3145728 then, high is 0"):
+        netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", 0)
+    netns.set_fragment_limit("net.ipv4.ipfrag_low_thresh", 0)
     netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", 0)
     assert receive(netns, [fragment(4, 1000, 3000, False)], time_ns=SECOND) == ["dropped"]
     netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", 3 << 30)

@@ -560,10 +560,24 @@ class Netns:
     def set_fragment_limit(self, name: str, value: int) -> None:
         """Change a limit of reassembly while packets wait: a sysctl such as net.ipv4.ipfrag_time.
 
-        Datagrams that are begun keep their deadline.  Raises KeyError for another sysctl.
+        Datagrams that are begun keep their deadline.  Raises KeyError for another sysctl, ValueError
+        for a high threshold below the low one, as the kernel refuses it.
         """
         prefix, _, limit = name.rpartition("frag_")
         directory = {"net.ipv4.ip": T.FQDIR_IPV4, "net.ipv6.ip6": T.FQDIR_IPV6}[prefix]
+        if limit in ("high_thresh", "low_thresh"):
+            low = (
+                value
+                if limit == "low_thresh"
+                else self._number(f"{prefix}frag_low_thresh", 3 << 20)
+            )
+            high = (
+                value
+                if limit != "low_thresh"
+                else self._number(f"{prefix}frag_high_thresh", 4 << 20)
+            )
+            if not 0 <= low <= high:
+                raise ValueError(f"{name} = {value}: low is {low} then, high is {high}")
         self.host.sysctls[name] = str(value)
         if limit != "low_thresh":  # which nothing reads since 4.17
             column, unit = FRAGMENT_LIMITS[limit]

@@ -22,6 +22,7 @@ TRAFFIC = (
     (6, 4, 64, "shuffled", 64),
 )  # fmt: skip
 STORES = ("list", "tree", "runs")  # in the order of history
+MANY = 40  # fragments of a datagram as large as they get by Ethernet
 ATTACKED = (8, 4000)  # runs in a datagram
 SCAPY_DATAGRAMS = 200
 MEMORY = 1 << 30
@@ -69,6 +70,11 @@ class Frag(Workload):
         found: list[Variant] = []
         for one, made in self._made.items():
             found += self._honest(one, made)
+        many = self._fragments(4, MANY, 1, "in order", 64)
+        for store, before in zip(STORES, ("", *STORES)):
+            run = joining(many, len(many) // MANY, store)
+            group = f"{MANY} in order, by store"
+            found.append(Variant(group, store, run, len(many), before=before))
         for runs in ATTACKED:
             made = fragments.attack(runs, max(1, self.size // 4 // runs))
             for store, before in zip(STORES, ("", *STORES)):
@@ -119,13 +125,13 @@ class Frag(Workload):
             peer.close()
 
 
-def joining(made: np.ndarray, datagrams: int) -> Run:
+def joining(made: np.ndarray, datagrams: int, store: str = "runs") -> Run:
     """A run that puts all datagrams together, and makes sure that it does."""
     batch = fragments.batch_of(made)
     parts = [batch.select(slice(at, at + STEP)) for at in range(0, len(batch), STEP)]
 
     def run() -> None:
-        engine = Defragmenter(limits=Limits(memory=MEMORY), whole=False)
+        engine = Defragmenter(limits=Limits(memory=MEMORY), whole=False, store=store)
         got = sum(len(engine.push(part)) for part in parts)
         if got != datagrams:
             raise AssertionError(f"{got} of {datagrams} datagrams were put together")
@@ -166,6 +172,7 @@ def receiving(made: np.ndarray, honest: int, store: str, gap_ns: int, high: int)
 
     def received(limit: int) -> tuple[float, Netns]:
         netns = Netns(host, switches={"fragment_store": store})
+        netns.set_fragment_limit("net.ipv4.ipfrag_low_thresh", 0)
         netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", limit)
         begin = time.perf_counter()
         netns.receive(batch)
