@@ -605,6 +605,57 @@ class Netns:
             self.state = self.state._replace(**grown(self.state))
             self._state_handle = state_handle(self.state)
 
+    def send(
+        self, number: int, payload: bytes, to: tuple[str, int] | None = None, *, ttl: int | None = None,
+        tos: int = 0, device: str | None = None, source: str | None = None, time_ns: int = 0,
+        collect_output: bool = True, collect_datagrams: bool = False,
+    ) -> int:
+        """Send a datagram from a listener (number in `Host.listeners`); 0 or an errno.
+
+        `to` is (address, port), None the peer of a connected socket.  `device` and `source` are what
+        packet information asks for (IP_PKTINFO, IPV6_PKTINFO), `ttl` a hop limit, `tos` a traffic
+        class.  Raises ValueError for an address or device that is none.
+        Kernel: udp_sendmsg, udpv6_sendmsg.
+        """
+        from ippath.udp.sendmsg import udp_send
+
+        listener = self._connected(self.host.listeners[number])
+        if to is None and listener.peer is None:
+            return T.EDESTADDRREQ
+        six = listener.family == 6
+        target, port = (listener.peer or 0, listener.peer_port) if to is None else (_address(to[0], six), to[1])  # fmt: skip
+        if port == 0:
+            return T.EINVAL
+        origin = listener.ip if source is None else _address(source, six)
+        family = listener.family
+        if _is_mapped(family, target):
+            if listener.v6only:
+                return T.ENETUNREACH
+            family, target = 4, target & MAPPED4
+            origin = origin & MAPPED4 if _is_mapped(6, origin) else 0
+        name = device if device is not None else listener.device
+        if name is not None and name not in self._device_rows:
+            raise ValueError(f"the host has no device {name}")
+        if six and source is not None and not self._is_own6(origin):
+            return T.EINVAL
+        self._collect(collect_output, collect_datagrams)
+        self._make_room()
+        (src_hi, src_lo), (dst_hi, dst_lo) = halves(origin), halves(target)
+        return int(
+            udp_send(
+                self._tables_handle.value, self._state_handle.value,
+                np.frombuffer(bytearray(payload) or bytearray(1), np.uint8)[: len(payload)], family,
+                listener.port, port, src_hi, src_lo, dst_hi, dst_lo,
+                T.NONE if name is None else self._device_rows[name],
+                T.NONE if ttl is None else ttl, tos, time_ns,
+            )
+        )  # fmt: skip
+
+    def _is_own6(self, address: int) -> bool:
+        return any(
+            (a.family, a.ip) == (6, address) for d in self.host.devices for a in d.addresses
+        )
+
     def _collect(self, output: bool, datagrams: bool) -> None:
         """Say what is collected from now on, and make room for it."""
         state = self.state
@@ -861,6 +912,14 @@ class Netns:
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""
         return listener_text(self.host.listeners[number])
+
+
+def _address(text: str, six: bool) -> int:
+    """The address as an int; an IPv6 socket sees IPv4 addresses in IPv6 clothes."""
+    address = ipaddress.ip_address(text)
+    if address.version == 6 and not six:
+        raise ValueError(f"{text}: the socket speaks IPv4")
+    return int(address) | (0xFFFF << 32 if six and address.version == 4 else 0)
 
 
 def _whole(row: list[int], high: int) -> int:

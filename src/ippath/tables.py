@@ -100,7 +100,7 @@ ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, AC
 
 # errors of a look-up (errno, as the kernel returns them)
 ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11, 2
-EADDRNOTAVAIL = 99
+EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ = 99, 90, 89
 
 # --- UDP sockets -------------------------------------------------------------------------------------
 (

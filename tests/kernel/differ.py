@@ -24,7 +24,7 @@ from ippath.verify.packets import (
     ROUTER_ALERT, Upper, data, echo, echo6, hop_by_hop, icmp, icmp6, ip4, ip6, record_route,
     routing, source_route, tcp, timestamp, udp,
 )  # fmt: skip
-from ippath.verify.scenario import Inject, Scenario, Together
+from ippath.verify.scenario import Inject, Scenario, Send, Together
 from ippath.verify.scenario_file import scenario_text
 from ippath.verify.shrink import ask_both, shrunk
 
@@ -58,6 +58,9 @@ _NETS4 = ("0.0.0.0/0", "77.0.0.0/8", "77.1.0.0/16", "77.1.2.0/24", "77.1.2.3/32"
 _NETS6 = ("::/0", "2001:db8:77::/48", "2001:db8:77:1::/64", "2001:db8:77:1::5/128",
           "2001:db8::/32", "2001:db8:1::80/121", "2001:db8:66::/48")  # fmt: skip
 _AWAY = ("77.", "66.", "99.", "2001:db8:77", "2001:db8:66", "2001:db9")
+_FAR4 = ("77.1.2.3", "77.9.9.9", "66.0.0.9", "99.0.0.1", "10.0.0.77", "10.1.0.130", "10.2.0.70")
+_FAR6 = ("2001:db8:77:1::5", "2001:db8:77:9::1", "2001:db8:66::9", "2001:db9::1", "2001:db8::77",
+         "2001:db8:1::85", "::ffff:77.1.2.3", "::ffff:10.1.0.9")  # fmt: skip
 _OPTIONS4 = (
     b"\x01\x01\x01\x00", record_route(1), record_route(3), b"\x07\x07\x08\x0a\x00\x00\x09",
     timestamp(0, bytes(8)), timestamp(1, bytes(16)), ROUTER_ALERT, b"\x82\x0b" + bytes(9),
@@ -84,12 +87,16 @@ class Generator:
         lists = self.some(0.15)
         lines = [*_LINES.splitlines(), *self._sysctls(), *self._routes(), *self._rules()]
         lines += self._listeners()
+        sockets = [line for line in lines if line.startswith("listen udp")]
         steps: list[Any] = []
         for k in range(min(packets, 2 * LISTS) if lists else packets):
             family = self.random.choice(self.families)
             device = self.random.choice(("r0", "r0", "r1", "r2"))
             if lists and self.some(0.5):
                 steps.append(Together(device, self._list(family, k)))
+                continue
+            if sockets and self.some(0.03):
+                steps.append(self._send(sockets))
                 continue
             packet = self._packet4() if family == 4 else self._packet6()
             steps.append(Inject(device, {f"{k}": packet}))
@@ -201,6 +208,20 @@ class Generator:
                 yield line
         if self.some(0.1):
             yield f"listen udp 0.0.0.0:2002 dev {pick(DEVICES)}"
+
+    def _send(self, sockets: list[str]) -> Send:
+        """A datagram from one of the sockets to another machine; what comes back by lo is left out."""
+        pick, number = self.random.choice, self.random.randrange(len(sockets))
+        to = pick(_FAR6 if "[" in sockets[number] else _FAR4)
+        payload = data(pick((0, 8, 100, 1200, 1472, 3000)))
+        fields: dict[str, Any] = {}
+        if self.some(0.2):
+            fields["ttl"] = pick((1, 2, 255))
+        if self.some(0.2):
+            fields["tos"] = pick((0x10, 0x08, 0xE0))
+        if self.some(0.2):
+            fields["device"] = pick(DEVICES)
+        return Send(number, payload, (to, pick((9, 1000))), **fields)
 
     # --- packets --------------------------------------------------------------------------------------
 

@@ -112,9 +112,9 @@ def ip_output4(h, s, trace, at, size):
     if nh != NONE and result[RES_TYPE] == RTN_UNICAST and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
         family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
         hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
-    mtu = fib.info[result[RES_INFO], INFO_MTU]
-    if mtu == 0:
-        mtu = h.device[device, DEV_MTU]
+    mtu = h.device[device, DEV_MTU]
+    if result[RES_INFO] != NONE and fib.info[result[RES_INFO], INFO_MTU]:
+        mtu = fib.info[result[RES_INFO], INFO_MTU]
     kind = result[RES_TYPE]
     if not neighbour_answers(h, trace, device, family, hi, lo):
         return

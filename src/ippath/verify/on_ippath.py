@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -201,10 +202,25 @@ class _Session:
         self.share_out(lambda cause: outcome)
 
     def send(self, step: Send) -> str:
-        raise NotImplementedError
+        """The name of the errno, or nothing."""
+        error = self.netns.send(
+            step.socket, step.payload, step.to, ttl=step.ttl, tos=step.tos or 0, device=step.device,
+            source=step.source, time_ns=self.now, collect_datagrams=True,
+        )  # fmt: skip
+        return errno.errorcode[error] if error else ""
 
     def route_get(self, words: tuple[str, ...]) -> str:
-        raise NotImplementedError
+        """What `ip route get` prints."""
+        from ippath.config.ip_route_get import read_question, reader_of
+        from ippath.route_get import Question, QuestionError, ask
+
+        asked = read_question(reader_of(words), None)
+        try:
+            answer = ask(self.netns, Question(**asked.fields), asked.destination)
+        except QuestionError as problem:
+            return str(problem)
+        text = answer.error_text if answer.error else answer.text()
+        return text.strip()
 
 
 def as_printed(address: str) -> str:
