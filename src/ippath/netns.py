@@ -627,16 +627,21 @@ class Netns:
         if port == 0:
             return T.EINVAL
         origin = listener.ip if source is None else _address(source, six)
+        if not six and device is not None and source is None:
+            origin = 0  # IP_PKTINFO has a source, and 0 leaves it open
         family = listener.family
         if _is_mapped(family, target):
             if listener.v6only:
                 return T.ENETUNREACH
+            if (device is not None or source is not None) and not _is_mapped(6, origin):
+                return T.EINVAL
             family, target = 4, target & MAPPED4
             origin = origin & MAPPED4 if _is_mapped(6, origin) else 0
+            ttl, tos = None, 0  # IPV6_HOPLIMIT and IPV6_TCLASS are not looked at
         name = device if device is not None else listener.device
         if name is not None and name not in self._device_rows:
             raise ValueError(f"the host has no device {name}")
-        if six and source is not None and not self._is_own6(origin):
+        if family == 6 and source is not None and not self._is_own6(origin):
             return T.EINVAL
         self._collect(collect_output, collect_datagrams)
         self._make_room()
