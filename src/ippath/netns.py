@@ -606,9 +606,18 @@ class Netns:
             self._state_handle = state_handle(self.state)
 
     def send(
-        self, number: int, payload: bytes, to: tuple[str, int] | None = None, *, ttl: int | None = None,
-        tos: int = 0, device: str | None = None, source: str | None = None, time_ns: int = 0,
-        collect_output: bool = True, collect_datagrams: bool = False,
+        self,
+        number: int,
+        payload: bytes,
+        to: tuple[str, int] | None = None,
+        *,
+        ttl: int | None = None,
+        tos: int = 0,
+        device: str | None = None,
+        source: str | None = None,
+        time_ns: int = 0,
+        collect_output: bool = True,
+        collect_datagrams: bool = False,
     ) -> int:
         """Send a datagram from a listener (number in `Host.listeners`); 0 or an errno.
 
@@ -657,9 +666,7 @@ class Netns:
         )  # fmt: skip
 
     def _is_own6(self, address: int) -> bool:
-        return any(
-            (a.family, a.ip) == (6, address) for d in self.host.devices for a in d.addresses
-        )
+        return any((a.family, a.ip) == (6, address) for d in self.host.devices for a in d.addresses)
 
     def _collect(self, output: bool, datagrams: bool) -> None:
         """Say what is collected from now on, and make room for it."""

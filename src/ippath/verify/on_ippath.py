@@ -215,6 +215,7 @@ class _Session:
         from ippath.route_get import Question, QuestionError, ask
 
         asked = read_question(reader_of(words), None)
+        assert asked.destination is not None
         try:
             answer = ask(self.netns, Question(**asked.fields), asked.destination)
         except QuestionError as problem:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from ippath.config.host_file import OWN
 from ippath.config.values import number_of
 from ippath.config.words import (
     HostErrors, Line, Problem, Reader, Wrong, lines_of, nearest, read_lines,
@@ -131,7 +132,7 @@ class _Parser:
             if not words:
                 raise Wrong(None, "expected the address to get a route for")
             self.steps.append(RouteGet(words))
-        elif meant := nearest(first, self.readers, 0.7):
+        elif first not in OWN and (meant := nearest(first, self.readers, 0.7)):
             raise Wrong(line.words[0], f"expected a step or a line of a host, not {first!r}", meant)
         else:
             self.host_line(line)
