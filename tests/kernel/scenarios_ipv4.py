@@ -685,6 +685,26 @@ scenario(
     },
 )
 scenario(
+    "options of what is cut",
+    "ipv4",
+    router("ip link set r1 mtu 600"),
+    {
+        f"{name}, {where}": ip4(*THERE, data(1000), proto=17, options=options, **part)
+        for name, options in (
+            ("record route", record_route(3)),
+            ("timestamp", timestamp(3, address("10.9.9.9") + bytes(4))),
+            ("router alert", ROUTER_ALERT),
+            ("all three", ROUTER_ALERT + record_route(2) + NOOP + b"\x4f\x04\xaa\xbb"),
+        )
+        for where, part in (
+            ("whole", {}),
+            ("first", {"mf": True}),
+            ("middle", {"mf": True, "offset": 5}),
+            ("last", {"offset": 40}),
+        )
+    },
+)
+scenario(
     "fragment edges",
     "ipv4",
     router("ip link set r1 mtu 68"),

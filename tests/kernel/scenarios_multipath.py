@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ippath.verify.packets import data, echo, echo6, icmp, icmp6, ip4, ip6, tcp, udp
+import struct
+
+from ippath.verify.packets import (
+    data, destination_options, echo, echo6, fragment_header, icmp, icmp6, ip4, ip6, tcp, udp,
+)  # fmt: skip
 from ippath.verify.scenario import Inject, Run, Together
 from tests.kernel.scenarios import router, scenario
 
@@ -96,6 +100,115 @@ scenario(
         for k in range(4)
     },
 )
+for _policy in (0, 1, 2, 3):
+    scenario(
+        f"multipath, policy {_policy}, with a rule by ports",
+        "multipath",
+        router(
+            SEED,
+            f"net.ipv4.fib_multipath_hash_policy = {_policy}",
+            f"net.ipv6.fib_multipath_hash_policy = {_policy}",
+            "net.ipv6.fib_multipath_hash_fields = 15",
+            "ip rule add pref 100 sport 99 blackhole",
+            "ip -6 rule add pref 100 sport 99 blackhole",
+            *EVEN,
+        ),
+        _flows(4)
+        | {
+            f"v6 {name} {label:#x}": ip6(SOURCE6, "2001:db8:77::1", upper, label=label)
+            for name, upper in (
+                ("echo", echo6()),
+                ("unknown ICMPv6", icmp6(200, 0, 0, ip6("2001:db8:77::1", "2001:db8:9::1"))),
+                ("error", icmp6(1, 0, 0, ip6("2001:db8:77::1", "2001:db8:9::1", label=7))),
+            )
+            for label in (1, 0x100, 0x12345, 0x8AF2E)
+        }
+        | {
+            f"v6 echo after options {label:#x}": ip6(
+                SOURCE6,
+                "2001:db8:77::1",
+                echo6(),
+                label=label,
+                extensions=(destination_options(b""),),
+            )
+            for label in (1, 0x100, 0x12345, 0x8AF2E)
+        },
+    )
+
+
+def _gre(flags: int, kind: int, optional: bytes, body: bytes) -> bytes:
+    """A GRE header and what it carries (RFC 2784, RFC 2890)."""
+    return struct.pack("!HH", flags, kind) + optional + body
+
+
+def _tunnels(k: int) -> dict[str, tuple[int, bytes]]:
+    """Protocol and bytes of tunnels around the k-th of several flows."""
+    inner4 = ip4("192.0.2.1", f"192.0.2.{k}", udp(1000 + k, 2000))
+    inner6 = ip6("2001:db8:a::1", f"2001:db8:a::{k:x}", udp(1000 + k, 2000), label=k)
+    frame = bytes(12) + b"\x08\x00" + inner4
+    return {
+        "IPv4": (4, inner4),
+        "IPv6": (41, inner6),
+        "IPv4 in IPv4": (4, ip4("192.0.2.9", "192.0.2.8", inner4, proto=4)),
+        "IPv6 fragment": (41, ip6("2001:db8::1", f"2001:db8::{k:x}",
+                                  extensions=(fragment_header(1, False),))),
+        "IPv4 fragment": (4, ip4("192.0.2.1", f"192.0.2.{k}", offset=2)),
+        "GRE": (47, _gre(0, 0x800, b"", inner4)),
+        "GRE of IPv6": (47, _gre(0, 0x86DD, b"", inner6)),
+        "GRE with all": (47, _gre(0xB000, 0x800, bytes([0, 0, 0, 0, 0, 0, 0, k, 0, 0, 0, 1]), inner4)),
+        "GRE of key": (47, _gre(0x2000, 0x9999, bytes([0, 0, 0, k]), inner4)),
+        "GRE of Ethernet": (47, _gre(0, 0x6558, b"", frame)),
+        "GRE version 1": (47, _gre(0x2001, 0x880B, bytes([0, 9, 0, k]), inner4)),
+        "GRE cut": (47, _gre(0, 0x800, b"", inner4[:12])),
+        "cut": (4, inner4[:12]),
+        "AH": (51, bytes([17, 4, 0, 0]) + bytes(20) + struct.pack("!4H", k, 9, 8, 0)),
+        "ESP": (50, struct.pack("!LL", 7 << 16 | k, 1)),
+    }  # fmt: skip
+
+
+for _policy in (1, 2, 3):
+    for _family in (4, 6):
+        _source, _there = (SOURCE, "77.0.0.1") if _family == 4 else (SOURCE6, "2001:db8:77::1")
+        scenario(
+            f"multipath, policy {_policy}, tunnels in IPv{_family}",
+            "multipath",
+            router(
+                SEED,
+                *EVEN,
+                f"net.ipv{_family}.fib_multipath_hash_policy = {_policy}",
+                f"net.ipv{_family}.fib_multipath_hash_fields = {0xFFF}",
+            ),
+            {
+                f"{name} {k}": ip4(_source, _there, body, proto=number)
+                if _family == 4
+                else ip6(_source, _there, body, last_header=number)
+                for k in range(1, 6)
+                for name, (number, body) in _tunnels(k).items()
+            },
+        )
+for _fields in (0x40, 0x80, 0x100, 0x200, 0x400, 0x800, 0xFC0):
+    scenario(
+        f"multipath, policy 3, fields {_fields:#x} of what tunnels carry",
+        "multipath",
+        router(
+            SEED,
+            *EVEN,
+            "net.ipv4.fib_multipath_hash_policy = 3",
+            "net.ipv6.fib_multipath_hash_policy = 3",
+            f"net.ipv4.fib_multipath_hash_fields = {_fields}",
+            f"net.ipv6.fib_multipath_hash_fields = {_fields}",
+        ),
+        {
+            f"{name} {k}": ip4(SOURCE, "77.0.0.1", body, proto=number)
+            for k in range(1, 4)
+            for name, (number, body) in _tunnels(k).items()
+        }
+        | {
+            f"v6 {name} {k}": ip6(SOURCE6, "2001:db8:77::1", body, last_header=number)
+            for k in range(1, 4)
+            for name, (number, body) in _tunnels(k).items()
+        },
+    )
 scenario(
     "multipath, both directions of a flow",
     "multipath",

@@ -108,7 +108,8 @@ def watched(capture: Path, *words: str) -> Run:
         try:
             while process.poll() is None:
                 beyond = max(beyond, resident(process.pid, capture))
-                peak = max(peak, high_water(process.pid))
+                # the kernel counts its high water in batches, which may lag behind the pages
+                peak = max(peak, high_water(process.pid), beyond)
                 time.sleep(EVERY)
         finally:
             process.kill()

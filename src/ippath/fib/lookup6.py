@@ -186,7 +186,7 @@ def _select_path(h, flow, result, reachable, trace):
         return 0
     hashed = flow[FLOW_HASH]
     if hashed == NONE:
-        hashed = multipath_hash(h, flow, True, False)
+        hashed = multipath_hash(h, flow, True)
     start = fib.info[info, INFO_NH_FIRST]
     for nh in range(start, start + count):
         if hashed <= fib.nexthop[nh, NH_BOUND]:

@@ -17,7 +17,8 @@ from ippath.wire.siphash import sip_end, sip_start, sip_word
 
 HALF = 0xFFFFFFFF
 FLIP = -(1 << 63)  # makes signed order that of addresses
-OUTER = 0x3F  # fields of the packet itself; further ones are those of a packet within
+OUTER = 0x3F  # fields of the packet itself
+INNER_SHIFT = 6  # as many bits on, the same fields of what a tunnel carries
 JHASH_START = (0xDEADBEEF + (2 << 2)) & HALF
 KEYS4, KEYS6 = 48, 72  # bytes of flow keys that are hashed
 FIELD_SADDR, FIELD_DADDR, FIELD_PROTOCOL, FIELD_LABEL, FIELD_SPORT, FIELD_DPORT = (
@@ -36,11 +37,12 @@ def mix32(state, value):
 
 
 @kernel
-def _fields(policy, fields, family6):
+def policy_fields(policy, fields, family6):
+    """The FIELD_* that a policy hashes; those of policy 3 are `fields`, its sysctl."""
     if policy == 1:
         return FIELD_SADDR | FIELD_DADDR | FIELD_PROTOCOL | FIELD_SPORT | FIELD_DPORT
     if policy == 3:
-        return fields
+        return fields & OUTER
     if family6:
         return FIELD_SADDR | FIELD_DADDR | FIELD_PROTOCOL | FIELD_LABEL
     return FIELD_SADDR | FIELD_DADDR
@@ -70,14 +72,11 @@ def _take_address6(v, before, hi, lo):
 
 
 @cold
-def multipath_hash(h, flow, family6, received):
-    """31-bit hash of the flow by fib_multipath_hash_policy (kernel: fib_multipath_hash).
+def flow_hash(h, flow, fields, family6, dissected):
+    """Hash of the chosen fields of a flow, 32 bits and never 0 (kernel: flow_hash_from_keys_seed).
 
-    `received`: the flow is that of a packet, not of one that is about to be sent.
+    `dissected`: the flow dissector found the label, and leaves it in the host's byte order.
     """
-    policy = h.conf[CONF_HASH_POLICY6] if family6 else h.conf[CONF_HASH_POLICY4]
-    fields = h.conf[CONF_HASH_FIELDS6] if family6 else h.conf[CONF_HASH_FIELDS4]
-    fields = _fields(policy, fields, family6)
     seed = h.conf[CONF_HASH_SEED] & HALF
     src_hi, src_lo, dst_hi, dst_lo = 0, 0, 0, 0
     if fields & FIELD_SADDR:
@@ -86,7 +85,7 @@ def multipath_hash(h, flow, family6, received):
         dst_hi, dst_lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
     protocol = flow[FLOW_PROTOCOL] if fields & FIELD_PROTOCOL else 0
     label = flow[FLOW_LABEL] if family6 and fields & FIELD_LABEL else 0
-    if not (received and policy == 3):  # the flow dissector has it in the host's byte order
+    if not dissected:
         label = _swapped(label)
     sport = flow[FLOW_SPORT] if fields & FIELD_SPORT else 0
     dport = flow[FLOW_DPORT] if fields & FIELD_DPORT else 0
@@ -110,10 +109,15 @@ def multipath_hash(h, flow, family6, received):
         if destination < source:
             source, destination = destination, source
         hashed = sip_end(sip_word(sip_word(v, source, 0), 0, destination), KEYS4)
-    hashed = max(hashed, 1)
-    if received and policy == 3:
-        hashed = _stir(hashed if fields & OUTER else 0)
-    return hashed >> 1
+    return max(hashed, 1)
+
+
+@cold
+def multipath_hash(h, flow, family6):
+    """31-bit hash of a flow that is about to be sent, by fib_multipath_hash_policy."""
+    policy = h.conf[CONF_HASH_POLICY6] if family6 else h.conf[CONF_HASH_POLICY4]
+    fields = h.conf[CONF_HASH_FIELDS6] if family6 else h.conf[CONF_HASH_FIELDS4]
+    return flow_hash(h, flow, policy_fields(policy, fields, family6), family6, False) >> 1
 
 
 @kernel
@@ -122,10 +126,11 @@ def _left(value, by):
 
 
 @kernel
-def _stir(hashed):
-    """The hash of the outer fields with that of the inner, 0 (kernel: jhash_2words, policy 3)."""
-    a = (hashed + JHASH_START) & HALF
-    b = c = JHASH_START
+def join_hashes(outer, inner):
+    """One hash of those of the outer and of the inner fields (kernel: jhash_2words, policy 3)."""
+    a = (outer + JHASH_START) & HALF
+    b = (inner + JHASH_START) & HALF
+    c = JHASH_START
     c = ((c ^ b) - _left(b, 14)) & HALF
     a = ((a ^ c) - _left(c, 11)) & HALF
     b = ((b ^ a) - _left(a, 25)) & HALF

@@ -20,7 +20,7 @@ from ippath.mib import M_Ip6InHdrErrors, M_Ip6ReasmFails, M_Ip6ReasmOKs, M_Ip6Re
 from ippath.reasons import (
     CONSUMED, DROPPED, R_DUP_FRAG, R_FRAG_REASM_TIMEOUT, R_NONE, R_NOT_SPECIFIED,
 )  # fmt: skip
-from ippath.rx.dissect6 import skip_extensions
+from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (

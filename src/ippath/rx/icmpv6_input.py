@@ -18,7 +18,7 @@ from ippath.reasons import (
     R_ICMP_CSUM, R_IPV6_BAD_EXTHDR, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_FRAG,
     R_IPV6_NDISC_HOP_LIMIT, R_NONE, R_NOT_SPECIFIED, R_NO_SOCKET, R_PKT_TOO_SMALL,
 )  # fmt: skip
-from ippath.rx.dissect6 import skip_extensions
+from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_echo_reply
 from ippath.rx.packet import capture_cut, consume, count, deliver, drop, unchecked
 from ippath.tables import (

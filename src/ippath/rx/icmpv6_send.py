@@ -10,7 +10,8 @@ from ippath.mib import (
     M_Icmp6OutParmProblems, M_Icmp6OutPktTooBigs, M_Icmp6OutRateLimitHost, M_Icmp6OutRedirects,
     M_Icmp6OutTimeExcds, M_Icmp6OutType0, M_IcmpOutRateLimitGlobal, M_Ip6OutNoRoutes,
 )  # fmt: skip
-from ippath.rx.dissect6 import dissect6, skip_extensions
+from ippath.rx.exthdr_core import skip_extensions
+from ippath.rx.flow_dissector import flow_dissect
 from ippath.rx.packet import copy_captured
 from ippath.rx.packet_hash import packet_hash6
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
@@ -111,7 +112,7 @@ def _count_no_way_back(h, s, data):
     icmpv6_route_lookup, xfrm_decode_session_reverse).  Without IPsec its route is not used.
     """
     skb, flow = s.skb, s.flow[FLOW_SPARE]
-    dissect6(s, data, flow)
+    flow_dissect(s, data, True, True)
     ports = flow[FLOW_DPORT] << 16 | flow[FLOW_SPORT]
     error = look_up_output6(
         h, s, FLOW_SPARE, skb[SKB_DST_HI], skb[SKB_DST_LO], skb[SKB_SRC_HI], skb[SKB_SRC_LO],
@@ -223,7 +224,7 @@ def icmp6_send(h, s, data, trace, kind, code, info):
     src_hi, src_lo = _error_source(h, s, hi, lo)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
     oif = skb[SKB_DEVICE] if is_link_local(hi) or is_loopback(hi, lo) else NONE
-    hashed = packet_hash6(h, s, data) if h.conf[CONF_MULTIPATH6] else NONE
+    hashed = packet_hash6(h, s, data, False) if h.conf[CONF_MULTIPATH6] else NONE
     error = look_up_output6(
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, kind << 8 | code, oif,
         hashed, trace,

@@ -6,13 +6,12 @@ Errors about a packet are routed by its hash, too, so that they go the way of th
 
 from __future__ import annotations
 
-from ippath.fib.multipath import multipath_hash
-from ippath.jit import cold
-from ippath.rx.dissect4 import dissect_ports
-from ippath.rx.dissect6 import dissect6
+from ippath.fib.multipath import INNER_SHIFT, OUTER, flow_hash, join_hashes, policy_fields
+from ippath.jit import cold, kernel
+from ippath.rx.flow_dissector import FLOW_IS_IPV6, IN_TUNNEL, flow_dissect
 from ippath.tables import (
-    CONF_HASH_POLICY4, CONF_HASH_POLICY6, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL,
-    FLOW_PROTOCOL, FLOW_SPARE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, SKB_AVAIL, SKB_DST_HI,
+    CONF_HASH_FIELDS4, CONF_HASH_FIELDS6, CONF_HASH_POLICY4, CONF_HASH_POLICY6, FLOW_DST_HI, FLOW_DST_LO, FLOW_LABEL,
+    FLOW_PROTOCOL, FLOW_SPARE, FLOW_SRC_HI, FLOW_SRC_LO, SKB_AVAIL, SKB_DST_HI,
     SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO,
 )  # fmt: skip
 from ippath.wire.icmp import (
@@ -29,14 +28,52 @@ HEADER4 = 20
 @cold
 def packet_hash4(h, s, data):
     """31-bit hash of the IPv4 packet in hand by net.ipv4.fib_multipath_hash_policy."""
-    skb, flow = s.skb, s.flow[FLOW_SPARE]
-    flow[FLOW_SRC_HI] = flow[FLOW_DST_HI] = 0
-    flow[FLOW_SRC_LO], flow[FLOW_DST_LO] = skb[SKB_SRC_LO], skb[SKB_DST_LO]
-    if h.conf[CONF_HASH_POLICY4] == 0:
-        _take_quoted4(s, data, flow)
+    skb, flow, policy = s.skb, s.flow[FLOW_SPARE], h.conf[CONF_HASH_POLICY4]
+    if policy == 3:
+        return _chosen_fields(h, s, data, h.conf[CONF_HASH_FIELDS4], False)
+    if policy == 2:
+        return _innermost(h, s, data, False)
+    if policy == 1:
+        flow_dissect(s, data, False, True)
     else:
-        dissect_ports(s, data, flow)
-    return multipath_hash(h, flow, False, True)
+        flow[FLOW_SRC_HI] = flow[FLOW_DST_HI] = 0
+        flow[FLOW_SRC_LO], flow[FLOW_DST_LO] = skb[SKB_SRC_LO], skb[SKB_DST_LO]
+        _take_quoted4(s, data, flow)
+    return flow_hash(h, flow, policy_fields(policy, 0, False), False, True) >> 1
+
+
+@cold
+def _innermost(h, s, data, family6):
+    """Addresses of the innermost packet, and its label and protocol if that is IPv6 (policy 2)."""
+    inner6 = flow_dissect(s, data, family6, False) & FLOW_IS_IPV6 != 0
+    fields = policy_fields(2, 0, inner6)
+    return flow_hash(h, s.flow[FLOW_SPARE], fields, inner6, True) >> 1
+
+
+@cold
+def _chosen_fields(h, s, data, fields, family6):
+    """Fields of the packet and of what it carries (policy 3; kernel: fib_multipath_custom_hash_skb,
+    rt6_multipath_custom_hash_skb)."""
+    flow, outer, inner = s.flow[FLOW_SPARE], 0, 0
+    tunnel = IN_TUNNEL  # not known yet
+    if fields & OUTER:
+        tunnel = flow_dissect(s, data, family6, True) & IN_TUNNEL
+        _take_rewritten(s, flow, family6)
+        outer = flow_hash(h, flow, fields & OUTER, family6, True)
+    fields >>= INNER_SHIFT
+    if tunnel and fields & OUTER:
+        found = flow_dissect(s, data, family6, False)
+        if found & IN_TUNNEL:
+            inner = flow_hash(h, flow, fields & OUTER, found & FLOW_IS_IPV6 != 0, True)
+    return join_hashes(outer, inner) >> 1
+
+
+@kernel
+def _take_rewritten(s, flow, family6):
+    """Take the addresses as they are now: a routing header may have changed the destination."""
+    if family6:
+        flow[FLOW_SRC_HI], flow[FLOW_SRC_LO] = s.skb[SKB_SRC_HI], s.skb[SKB_SRC_LO]
+        flow[FLOW_DST_HI], flow[FLOW_DST_LO] = s.skb[SKB_DST_HI], s.skb[SKB_DST_LO]
 
 
 @cold
@@ -61,19 +98,30 @@ def _take_quoted4(s, data, flow):
 
 
 @cold
-def packet_hash6(h, s, data):
-    """31-bit hash of the IPv6 packet in hand by net.ipv6.fib_multipath_hash_policy."""
-    skb, flow, ip = s.skb, s.flow[FLOW_SPARE], s.skb[SKB_IP]
-    if h.conf[CONF_HASH_POLICY6] == 0:
-        _fill6(data, flow, _quoted6(s, data))
-        flow[FLOW_SPORT] = flow[FLOW_DPORT] = 0
-    else:
-        _fill6(data, flow, ip)
-        dissect6(s, data, flow)
-    if h.conf[CONF_HASH_POLICY6]:  # a routing header may have changed the destination
-        flow[FLOW_SRC_HI], flow[FLOW_SRC_LO] = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
-        flow[FLOW_DST_HI], flow[FLOW_DST_LO] = skb[SKB_DST_HI], skb[SKB_DST_LO]
-    return multipath_hash(h, flow, True, True)
+def packet_hash6(h, s, data, dissected):
+    """31-bit hash of the IPv6 packet in hand by net.ipv6.fib_multipath_hash_policy.
+
+    `dissected`: it is an ICMPv6 message whose flow the dissector found before, for rules by ports
+    or protocol.  The kernel then takes all from there (ip6_multipath_l3_keys).
+    """
+    flow, policy = s.flow[FLOW_SPARE], h.conf[CONF_HASH_POLICY6]
+    if policy == 3:
+        return _chosen_fields(h, s, data, h.conf[CONF_HASH_FIELDS6], True)
+    if policy == 2:
+        return _innermost(h, s, data, True)
+    fields = policy_fields(policy, 0, True)
+    if policy == 0:
+        quoted = _quoted6(s, data)
+        if quoted:
+            _fill6(data, flow, quoted)
+            return flow_hash(h, flow, fields, True, False) >> 1
+        if not dissected:
+            _fill6(data, flow, s.skb[SKB_IP])
+            _take_rewritten(s, flow, True)
+            return flow_hash(h, flow, fields, True, False) >> 1
+    flow_dissect(s, data, True, True)
+    _take_rewritten(s, flow, True)
+    return flow_hash(h, flow, fields, True, True) >> 1
 
 
 @cold
@@ -89,17 +137,17 @@ def _fill6(data, flow, ip):
 
 @cold
 def _quoted6(s, data):
-    """Where the header is that counts: an ICMPv6 error counts as the packet that it quotes.
+    """Where the header of a quoted packet is: it counts in place of the ICMPv6 error; or 0.
 
     Kernel: ip6_multipath_l3_keys, which looks for errors only where they follow the header at once.
     """
     ip = s.skb[SKB_IP]
     message = ip + HEADER
     if load8(data, ip + NEXT_HEADER) != NEXTHDR_ICMP:
-        return ip
+        return 0
     if s.skb[SKB_AVAIL] < HEADER + ICMP_HEADER + HEADER:
-        return ip
+        return 0
     kind = load8(data, message)
     if kind < ICMP6_UNREACHABLE or kind > ICMP6_PARAMETER_PROBLEM:
-        return ip
+        return 0
     return message + ICMP_HEADER

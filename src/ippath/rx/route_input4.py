@@ -19,7 +19,7 @@ from ippath.mib import M_TcpExtIPReversePathFilter
 from ippath.reasons import (
     R_IP_INVALID_DEST, R_IP_INVALID_SOURCE, R_IP_LOCALNET, R_IP_RPFILTER, R_NOT_SPECIFIED,
 )  # fmt: skip
-from ippath.rx.dissect4 import dissect_ports
+from ippath.rx.flow_dissector import dissect_upper
 from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
@@ -285,7 +285,7 @@ def ip_route_input_slow(h, s, data, trace):
     flow = s.flow[FLOW_INPUT]  # source validation looks at protocol and ports, too
     fill_flow4(flow, source, destination, skb[SKB_TOS] & DSCP_MASK, skb[SKB_MARK], device, NONE)
     if h.conf[CONF_DISSECT4]:
-        dissect_ports(s, data, flow)
+        dissect_upper(s, data, flow, False)
     if is_multicast(destination):
         return ip_route_input_mc(h, s, trace)
     if is_multicast(source) or is_limited_broadcast(source):

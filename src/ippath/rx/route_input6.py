@@ -23,10 +23,10 @@ from ippath.tables import (
     SKB_IP, SKB_MARK, SKB_NEXTHDR_AT, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.trace import T_HINT6, T_LOOPED6, T_ROUTE6, note
-from ippath.rx.dissect6 import dissect6
+from ippath.rx.flow_dissector import dissect_upper
 from ippath.rx.packet_hash import packet_hash6
 from ippath.udp.early_demux import udp_early_demux
-from ippath.wire.ipv6 import NEXT_HEADER, is_link_local, is_multicast
+from ippath.wire.ipv6 import NEXTHDR_ICMP, NEXT_HEADER, is_link_local, is_multicast
 from ippath.wire.memory import load32be
 
 IDENTITY6 = 1 << 32  # keeps IPv6 route identities apart from IPv4 ones
@@ -84,9 +84,11 @@ def ip6_route_input(h, s, data, trace):
     flow[FLOW_PREFER] = device
     flow[FLOW_STRICT] = is_link_local(dst_hi) or is_multicast(dst_hi)
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
-    flow[FLOW_HASH] = packet_hash6(h, s, data) if h.conf[CONF_MULTIPATH6] else NONE
+    dissected = False
     if h.conf[CONF_DISSECT6]:
-        dissect6(s, data, flow)
+        dissect_upper(s, data, flow, True)
+        dissected = flow[FLOW_PROTOCOL] == NEXTHDR_ICMP
+    flow[FLOW_HASH] = packet_hash6(h, s, data, dissected) if h.conf[CONF_MULTIPATH6] else NONE
     error, multipath = fib_lookup6(h, s, FLOW_INPUT, trace)
     route, nh = result[RES_ROUTE], result[RES_NH]
     skb[DST_SET] = 1

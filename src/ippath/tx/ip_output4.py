@@ -83,7 +83,7 @@ def fragment4(h, s, trace, buf, at, kept, size, mtu, device, family, hi, lo, kin
         copy(work, SCRATCH_FRAGMENT, buf, at, ihl)
         there = max(0, min(part, kept - ihl - done))
         copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + done, there)
-        if done:
+        if done and base == 0:  # a later fragment has the options that it should have
             _blank_options(work, SCRATCH_FRAGMENT, ihl)
         left -= part
         word = (base + (done >> 3)) | (MF if left > 0 or more_after else 0)

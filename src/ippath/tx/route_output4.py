@@ -216,7 +216,7 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
     count = fib.info[info, INFO_NH_COUNT]
     if count > 1 and oif == NONE:
         if hashed == NONE:
-            hashed = multipath_hash(h, flow, False, False)
+            hashed = multipath_hash(h, flow, False)
         chosen = _select_from(h, info, hashed, flow[FLOW_SRC_LO])
         if chosen != NONE:
             result[RES_NH] = chosen
