@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import struct
 import sys
 import time
 from collections import Counter
@@ -124,9 +125,9 @@ class Generator:
             yield f"net.ipv6.conf.{pick(DEVICES)}.forwarding = {pick((0, 1))}"
         for family in ("ipv4", "ipv6"):
             if self.some(0.5):
-                yield f"net.{family}.fib_multipath_hash_policy = {pick((0, 1, 3))}"
+                yield f"net.{family}.fib_multipath_hash_policy = {pick((0, 1, 2, 3))}"
             if self.some(0.2):
-                yield f"net.{family}.fib_multipath_hash_fields = {self.random.randrange(1, 64)}"
+                yield f"net.{family}.fib_multipath_hash_fields = {self.random.randrange(1, 1 << 12)}"
         if self.some(0.1):
             yield "net.ipv4.icmp_errors_use_inbound_ifaddr = 1"
         if self.some(0.1):
@@ -270,7 +271,23 @@ class Generator:
             return icmp(kind, code, 0, quoted), None
         if kind < 0.93:
             return tcp(), None
-        return data(8), pick((47, 4, 200, 136, 2))
+        return self._other()
+
+    def _other(self) -> tuple[bytes, int]:
+        """What a packet of another protocol carries, tunnels among them, and its number."""
+        pick, number = self.random.choice, self.random.randrange
+        if self.some(0.3):
+            return data(8), pick((47, 4, 41, 200, 136, 132, 33, 50, 51, 2))
+        ports = udp(number(1, 9), 2000)
+        inner = pick((
+            ip4(f"192.0.2.{number(1, 9)}", "192.0.2.1", ports),
+            ip6(f"2001:db8:a::{number(1, 9)}", "2001:db8:a::1", ports, label=number(16)),
+        ))  # fmt: skip
+        if self.some(0.5):
+            return inner, 4 if inner[0] >> 4 == 4 else 41
+        flags = pick((0, 0x2000, 0xB000, 0x4000, 1))
+        kind = 0x800 if inner[0] >> 4 == 4 else 0x86DD
+        return struct.pack("!HH", flags, kind) + bytes(4 * (flags >> 12).bit_count()) + inner, 47
 
     def _packet4(self) -> bytes:
         pick = self.random.choice
@@ -339,7 +356,10 @@ class Generator:
                 routing(0, 1, ("2001:db8:1::2",)), routing(4, 0), routing(0, 0), routing(9, 2),
             )),)  # fmt: skip
         if self.some(0.05):
-            fields.update(pick(({"last_header": 200}, {"length": 10})))
+            fields["length"] = 10
+        if self.some(0.06):
+            payload, fields["last_header"] = self._other()
+            return ip6(self._address6(True), self._address6(False), payload, **fields)
         payload, to = self._upper6(), self._address6(False)
         if payload.protocol == 6 and not to.startswith(_AWAY):
             to = "2001:db8:77:1::9"
