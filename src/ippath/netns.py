@@ -529,8 +529,9 @@ class Netns:
 
         `batch.device` holds rows of `host.devices` (see `map_interfaces`); a row out of range gets
         the verdict `unsupported`, NO_DEVICE.  With `collect_output` packets sent are kept for
-        `take_output`, with `collect_datagrams` what sockets took for `take_datagrams`.  A batch starts a new receive list unless `continue_list` is set; without `lists` each
-        packet comes alone, as from a device without NAPI.
+        `take_output`, with `collect_datagrams` what sockets took for `take_datagrams`.  A batch
+        starts a new receive list unless `continue_list` is set; without `lists` each packet comes
+        alone, as from a device without NAPI.
         """
         from ippath.rx.burst import OUTSIDE, receive_burst
 

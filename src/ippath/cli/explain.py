@@ -81,7 +81,8 @@ def _explain_hex(
 
     batch = packet_of_hex(digits)
     netns = Netns(options.load_host(host_path, quiet), switches=switches, seed=seed)
-    _map_devices(netns, batch, [""], on)
+    options.check_device(netns, on)
+    netns.map_devices(batch, [""], on)
     return netns.explain(batch, 0)
 
 
@@ -123,18 +124,6 @@ def _is_ip(raw: bytes) -> bool:
     return version == 6 and ethertype != 0x86DD
 
 
-def _map_devices(netns: object, batch: PacketBatch, interfaces: list[str], on: str | None) -> None:
-    import numpy as np
-
-    try:
-        rows = netns.map_interfaces(interfaces, on)  # type: ignore[attr-defined]
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
-    rows = np.append(rows, -1).astype(np.int32)
-    known = (batch.device >= 0) & (batch.device < len(rows) - 1)
-    batch.device = rows[np.where(known, batch.device, len(rows) - 1)]
-
-
 def _explain_frame(
     capture: str,
     frame: int,
@@ -149,12 +138,13 @@ def _explain_frame(
 
     host = _host(capture, host_path, quiet)
     netns = Netns(host, switches=switches, seed=seed)
+    options.check_device(netns, on)
     with compiling(quiet):
         ready(netns)
     seen = 0
     with open_captures([capture]) as source:
         for batch in source:
-            _map_devices(netns, batch, batch.interfaces or source.interfaces, on)
+            netns.map_devices(batch, source.interfaces, on)
             index = frame - batch.first_frame
             if index < len(batch):
                 netns.receive(batch.select(slice(0, index)), continue_list=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ippath.capture import Captures
     from ippath.config import HostErrors
     from ippath.model import Host
+    from ippath.netns import Netns
 
 _MOST_CORRECTIONS = 5  # of a guess; each takes all lines out that are wrong then
 
@@ -86,6 +87,14 @@ def load_host(path: str, quiet: bool = False) -> Host:
     for doubt in [] if quiet else parsed.warnings:
         click.echo(f"warning: {doubt}", err=True)
     return parsed.host
+
+
+def check_device(netns: Netns, on: str | None) -> None:
+    """Raise click.UsageError if `on` is no device of the host."""
+    try:
+        netns.map_interfaces([""], on)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
 
 
 def guess_text(captures: list[str], batches: Any) -> str:

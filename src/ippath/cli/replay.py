@@ -157,8 +157,7 @@ class Replay:
         self.watch: Watch = Watch()
         self.files: list[VerdictFile] = []
         self.sent: SentPackets | None = None
-        self._mapped: tuple[int, Any] = (-1, None)
-        self._map([""])  # says at once if `on` is no device
+        options.check_device(self.netns, on)
         if folder is not None:
             self._open_folder(Path(folder), captures)
         if verdict_paths:
@@ -185,18 +184,6 @@ class Replay:
         nothing = Verdicts(np.zeros((0, V_COLUMNS), np.int32), 1, np.zeros(1, np.int64))
         schema = nothing.to_arrow(PacketBatch.from_packets([]), self.netns).schema
         self.files = [open_verdict_file(path, schema) for path in paths]
-
-    def _map(self, interfaces: list[str]) -> Any:
-        """Device rows by capture interface, with -1 at the end for packets without one."""
-        if self._mapped[0] != len(interfaces):
-            import numpy as np
-
-            try:
-                rows = self.netns.map_interfaces(list(interfaces), self.on)
-            except ValueError as problem:
-                raise click.UsageError(str(problem)) from None
-            self._mapped = (len(interfaces), np.append(rows, -1).astype(np.int32))
-        return self._mapped[1]
 
     def run(self, source: Captures, batches: Any, stop: Stop, progress: Progress) -> Summary:
         """Receive all batches, or as many as come before `stop`; returns the summary."""
@@ -228,12 +215,7 @@ class Replay:
         return summary
 
     def _parts(self, source: Captures, batch: PacketBatch, step: int) -> Any:
-        import numpy as np
-
-        rows = self._map(batch.interfaces or source.interfaces)
-        unknown = len(rows) - 1
-        known = (batch.device >= 0) & (batch.device < unknown)
-        batch.device = rows[np.where(known, batch.device, unknown)]
+        self.netns.map_devices(batch, source.interfaces, self.on)
         if len(batch) <= step:
             yield batch
             return

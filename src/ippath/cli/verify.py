@@ -117,6 +117,7 @@ def _verify_captures(
     from ippath.verify.on_kernel import Kernel
 
     preparer = Preparer(options.load_host(host_path, quiet))
+    options.check_device(preparer.netns, on)
     agreement.preparer = preparer
     with compiling(quiet):
         ready(preparer.netns)
@@ -124,10 +125,7 @@ def _verify_captures(
     with Kernel() as kernel, Stop(quiet) as stop:
         with open_captures(list(captures), filter=expression) as source:
             for batch in options.at_most(source, limit):
-                try:
-                    preparer.netns.map_devices(batch, source.interfaces, on)
-                except ValueError as problem:
-                    raise click.UsageError(str(problem)) from None
+                preparer.netns.map_devices(batch, source.interfaces, on)
                 for scenario in preparer.scenarios([batch], name):
                     agreement.ask(scenario, kernel, Ippath())
                     if not quiet and sys.stderr.isatty():
