@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from ippath.cli import main
 from ippath.config import HostErrors
 from ippath.fib.build import _Builder
 from ippath.netns import Netns
 from ippath.tables import DEV_MTU
 from ippath.verify.compare import compare
+from ippath.verify.namespace import available
 from ippath.verify.on_ippath import Ippath
 from ippath.verify.packet_text import describe, packet_of
 from ippath.verify.packets import ip4, ip6, udp
@@ -19,6 +24,7 @@ from tests.kernel.scenarios import all_scenarios
 
 SCENARIOS = {s.name: s for s in all_scenarios()}
 RECORDED = load()
+DEMO = Path(__file__).resolve().parent.parent / "demo"
 
 
 def _without_strictness(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +162,46 @@ def test_descriptions_of_packets() -> None:
     assert describe(six) == text and packet_of(text) == six
     for raw in (b"", b"\x45", bytes(20), b"\x60" + bytes(39), b"\x4f" + bytes(30)):
         assert packet_of(describe(raw)) == raw
+
+
+# --- the command, with the kernel of this machine -------------------------------------------------------
+
+WHY_NOT = available()
+live = pytest.mark.skipif(bool(WHY_NOT), reason=f"the kernel can't be asked here: {WHY_NOT}")
+
+
+@live
+def test_the_demo_is_as_in_linux(capsys: pytest.CaptureFixture[str]) -> None:
+    few = 300
+    demo = [str(DEMO / "office.host"), str(DEMO / "office.pcapng")]
+    assert main(["verify", "--quiet", "--json", "--limit", str(few), *demo]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["agrees"] and told["differences"] == {} and told["examples"] == []
+    assert told["packets"] + sum(told["left_out"].values()) == few
+    assert told["compared"]["packets_sent"] > 50 and told["compared"]["drop_reasons"] > 5
+
+
+@live
+def test_a_planted_bug_becomes_a_minimal_scenario(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a host and several packets the one packet and the lines are left that show the bug."""
+    given = tmp_path / "mtu.scenario"
+    scenario = SCENARIOS["forward to a smaller MTU"]
+    given.write_text(scenario_text(scenario))
+    assert main(["verify", "--quiet", str(given)]) == 0
+    assert f"agree on {scenario.packets} of {scenario.packets} packets" in capsys.readouterr().out
+    _with_larger_devices(monkeypatch)
+    found = tmp_path / "found"
+    assert main(["verify", "--quiet", "--most", "1", "--save", str(found), str(given)]) == 4
+    told = capsys.readouterr().out
+    assert f"of {scenario.packets} packets" in told and "differ on 0" not in told
+    for file in found.iterdir():
+        small = parse_scenario(file.read_text(), str(file))
+        assert small.packets == 1
+        assert len(small.host.splitlines()) <= len(scenario.host.splitlines()) // 2
+        assert main(["verify", "--quiet", str(file)]) == 4, "found again"
+    capsys.readouterr()
+    monkeypatch.undo()
+    for file in found.iterdir():
+        assert main(["verify", "--quiet", str(file)]) == 0, "and gone without the bug"

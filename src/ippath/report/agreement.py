@@ -118,12 +118,12 @@ class Agreement:
     def draw(self, paper: Paper) -> None:
         """The report as lines of text."""
         differing = sum(self.kinds.values())
-        same = self.packets - min(differing, self.packets)
-        verdict = "agree" if self.agrees else "differ"
-        style = "green" if self.agrees else "red"
+        verdict, style, number = "agree", "green", self.packets
+        if differing:
+            verdict, style, number = "differ", "red", min(differing, self.packets)
         paper.add(
             paper.style(f"ippath and Linux {self.kernel} {verdict}", "bold", style)
-            + f" on {same:,} of {self.packets:,} packets"
+            + f" on {number:,} of {self.packets:,} packets"
         )
         paper.add(
             paper.style(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from ipaddress import IPv6Address
 
 from ippath.verify.packets import checksum
 
@@ -142,7 +143,7 @@ def words(packet: bytes) -> str:
             return text + f"data {len(ip) - size}"
         return text + _upper(ip[9], ip[size:])
     if len(ip) >= 40 and ip[0] >> 4 == 6:
-        text += f"IPv6 {ip[8:24].hex(':', 2)} > {ip[24:40].hex(':', 2)}"
+        text += f"IPv6 {IPv6Address(ip[8:24])} > {IPv6Address(ip[24:40])}"
         text += f" len {int.from_bytes(ip[4:6], 'big')} class {int.from_bytes(ip[:2], 'big') >> 4 & 255:#x}"
         text += f" label {int.from_bytes(ip[1:4], 'big') & 0xFFFFF:#x} hops {ip[7]} "
         return text + _upper(ip[6], ip[40:])
