@@ -117,6 +117,7 @@ class Route:
     mtu_lock: bool = False
     hoplimit: int = 0
     preference: str = "medium"  # IPv6 router preference
+    nhid: int = 0  # the object of `ip nexthop` that `nexthops` follow; 0: none
     line: str = ""  # as written, for messages and explanations
 
 

@@ -37,7 +37,7 @@ from ippath.fib.routes import routes_of
 from ippath.model import Host, Route
 from ippath.switches import SWITCHES, SwitchError, check_switch
 
-__all__ = ["HostErrors", "Parsed", "Problem", "parse", "parse_host"]
+__all__ = ["HostErrors", "Parsed", "Problem", "Script", "parse", "parse_host"]
 
 # in the order in which `ip` tries abbreviations
 OBJECTS = (
@@ -88,6 +88,31 @@ def build(text: str) -> Host:
     parser = _Parser(text, "")
     parser.read()
     return parser.draft.host
+
+
+class Script:
+    """A host that is given lines one at a time, as a shell runs them: one that fails changes nothing.
+
+    `host` is what the lines so far have made.
+    """
+
+    def __init__(self, text: str = ""):
+        """Begin with the lines of `text`, which are valid."""
+        self._parser = _Parser(text, "")
+        self._parser.read()
+        self.host = self._parser.draft.host
+
+    def run(self, text: str) -> str:
+        """Run one line; what is wrong with it, in the words of `ip` where the kernel refuses."""
+        parser = self._parser
+        lines, wrongs = read_lines([text])
+        if wrongs:
+            return wrongs[0].expected
+        before = len(parser.problems)
+        parser.written = [text]
+        for line in lines:
+            parser._guard(line, parser._line)
+        return parser.problems[-1].expected if len(parser.problems) > before else ""
 
 
 class _Parser:

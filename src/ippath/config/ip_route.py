@@ -10,8 +10,10 @@ from ippath.config.values import (
     BITS, ROUTE_PROTOCOLS, SCOPE_NAMES, address_in, prefix_in, prefix_text, take_address, take_named, take_number, take_tos,
 )  # fmt: skip
 from ippath.config.words import Reader, Word, Wrong, find_keyword, nearest
-from ippath.fib.control import ControlError, add_route, del_route
-from ippath.model import ROUTE_TYPES, Nexthop, Route
+from ippath.fib.control import LOCAL_TABLE_TYPES, ControlError, Unwanted, add_route, del_route
+from ippath.model import (
+    ROUTE_TYPES, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Nexthop, Route,
+)  # fmt: skip
 
 VERBS = (
     "add", "change", "chg", "replace", "prepend", "append", "delete", "test", "get", "flush",
@@ -165,7 +167,7 @@ def _flush(draft: Draft, reader: Reader, family: int | None) -> None:
         return (
             route.family == (family or 4)
             and (everything or route.table == table)
-            and (device is None or any(n.device == device for n in route.nexthops))
+            and (device is None or [n.device for n in route.nexthops] == [device])
             and (protocol is None or route.protocol == protocol)
             and (prefix is None or (route.prefix, route.plen) == prefix[1:])
         )
@@ -299,7 +301,14 @@ def _read(draft: Draft, reader: Reader, family: int | None) -> _Written:
         )
     if hop_used:
         route.nexthops = [hop]
+    elif "nexthop" in given and route.scope < 0 and route.type == "unicast":
+        route.scope = SCOPE_UNIVERSE  # whatever the next hops are
     family = family or 4
+    if family == 6 and route.tos:
+        raise Wrong(
+            given.get("tos") or given["dsfield"],
+            "Error: Invalid dsfield (tos): option not available for IPv6.",
+        )
     route.family = family
     host_bits = (1 << (BITS[family] - route.plen)) - 1
     if route.prefix & host_bits:
@@ -347,7 +356,7 @@ def _via(reader: Reader, hop: Nexthop, family: int | None) -> int | None:
             word, f"expected an IPv4 address, not {word.text!r} "
             "(an IPv6 gateway is written `via inet6 ADDRESS`)"
         )  # fmt: skip
-    return family or (4 if via == "inet6" else hop.gateway_family)
+    return family or hop.gateway_family
 
 
 def _nexthops(
@@ -405,21 +414,28 @@ def _add(draft: Draft, written: _Written, mode: str) -> None:
 
 def _delete(draft: Draft, written: _Written) -> None:
     route, given = written.route, written.given
-    hop = route.nexthops[0] if route.nexthops else Nexthop()
+    kind = route.type if "type" in given else None
+    table, scope = route.table, route.scope if "scope" in given else -1
+    if table < 0:
+        table = TABLE_LOCAL if kind in LOCAL_TABLE_TYPES else TABLE_MAIN
+    if scope < 0 and kind in LOCAL_TABLE_TYPES:
+        scope = SCOPE_HOST if kind == "local" else SCOPE_LINK
+    wanted = Unwanted(
+        route.family, route.prefix, route.plen, table,
+        type=kind,
+        tos=route.tos,
+        metric=route.metric or None,
+        src=route.src,
+        src_plen=route.src_plen,
+        scope=scope if scope >= 0 else None,
+        protocol=route.protocol if given.keys() & {"proto", "protocol"} else None,
+        prefsrc=route.prefsrc,
+        mtu=route.mtu or None,
+        hoplimit=route.hoplimit or None,
+        hops=route.nexthops,
+        listed="nexthop" in given,
+    )  # fmt: skip
     try:
-        del_route(
-            draft.host, route.family, route.prefix, route.plen,
-            table=route.table,
-            type=route.type if "type" in given else None,
-            tos=route.tos if given.keys() & {"tos", "dsfield"} else None,
-            metric=route.metric or None,
-            src=route.src if "from" in given else None,
-            src_plen=route.src_plen if "from" in given else None,
-            scope=route.scope,
-            gateway=hop.gateway,
-            device=hop.device,
-            protocol=route.protocol if given.keys() & {"proto", "protocol"} else None,
-            prefsrc=route.prefsrc,
-        )  # fmt: skip
+        del_route(draft.host, wanted)
     except ControlError as error:
         raise refused(error, given["to"]) from None

@@ -15,6 +15,7 @@ from typing import Any
 from ippath.config.values import (
     address_text, ip_protocol_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
+from ippath.fib.routes import routes_of
 from ippath.fib.control import (
     ALL_SYSTEMS4,
     ALL_ROUTERS6,
@@ -332,6 +333,7 @@ def _route_lines(host: Host, base: Host, final: Host) -> tuple[list[str], list[s
     wanted: list[tuple[str, Route]] = []
     for place, routes in groups.items():
         wanted += _group(routes, automatic, place in taken)
+    wanted = [("append", route) for route in _once_reached(host)] + wanted
     if len(wanted) <= _ORDERED_AT_MOST:
         wanted = _in_good_order(base, wanted)
     lines = [_route_line(mode, route) for mode, route in wanted]
@@ -342,6 +344,21 @@ def _route_lines(host: Host, base: Host, final: Host) -> tuple[list[str], list[s
         spare = "local 0.0.0.0/32 dev lo table 4294967295"
         gone += [f"ip route add {spare}", f"ip route del {spare}"]
     return lines, gone
+
+
+def _once_reached(host: Host) -> list[Route]:
+    """Routes to IPv6 gateways of dead next hops, which go with the devices when those go down."""
+    gateways = {
+        (hop.gateway, hop.device)
+        for route in routes_of(host).singles()
+        for hop in route.nexthops
+        if hop.dead and hop.gateway is not None and hop.gateway_family == 6
+    }
+    return [
+        Route(6, gateway, 128, metric=1024, nexthops=[Nexthop(device)])
+        for gateway, device in sorted(gateways)
+        if gateway >> 118 != 0x3FA
+    ]
 
 
 def _group(

@@ -10,7 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from ippath.fib.placing import (
+    Unwanted, at_place, del_route, hop_keys, place4, place6, same_place,
+)  # fmt: skip
 from ippath.fib.reference import reference_lookup
+from ippath.fib.refused import ControlError
 from ippath.fib.routes import routes_of
 from ippath.fib.sysctl import effective_sysctl, own_sysctl
 from ippath.fib.sysctl import set_sysctl as _write_sysctl
@@ -20,7 +24,7 @@ from ippath.model import (
 )  # fmt: skip
 
 __all__ = [
-    "ControlError", "add_address", "add_device", "add_neighbour", "add_route", "add_rule",
+    "ControlError", "Unwanted", "add_address", "add_device", "add_neighbour", "add_route", "add_rule",
     "change_device", "del_address", "del_device", "del_route", "del_rule", "effective_sysctl",
     "finish", "flush_rules", "join_group", "new_host", "own_sysctl", "reference_lookup",
     "set_sysctl",
@@ -28,6 +32,8 @@ __all__ = [
 
 METRIC_USER6, METRIC_ADDRESS6 = 1024, 256
 REJECTING = {"blackhole", "unreachable", "prohibit", "throw"}
+# a route of such a type reaches no farther (kernel: fib_props)
+LEAST_SCOPES = {"local": SCOPE_HOST, "broadcast": SCOPE_LINK, "anycast": SCOPE_LINK}
 LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
 LINK_LOCAL = 0xFE80 << 112
 MULTICAST6 = 0xFF << 120
@@ -35,10 +41,6 @@ ALL_SYSTEMS4 = 0xE0000001
 ALL_NODES6 = (0xFF02 << 112 | 1, 0xFF01 << 112 | 1)
 ALL_ROUTERS6 = (0xFF02 << 112 | 2, 0xFF01 << 112 | 2, 0xFF05 << 112 | 2)
 SOLICITED_NODE = 0xFF02 << 112 | 0x1FF000000
-
-
-class ControlError(ValueError):
-    """What `ip` would print; nothing has been changed."""
 
 
 def new_host() -> Host:
@@ -171,6 +173,9 @@ def _come_up6(host: Host, device: Device) -> None:
         _insert(host, _kernel_route(6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
     if own_sysctl(host, 6, device.name, "forwarding"):
         device.multicast.add((6, ALL_ROUTERS6[0]))
+    for address in device.addresses:
+        if address.family == 6:
+            _add_address_routes6(host, device, address)
 
 
 def _leave6(host: Host, device: Device) -> None:
@@ -183,7 +188,7 @@ def _leave6(host: Host, device: Device) -> None:
 
 def _go_down(host: Host, device: Device) -> None:
     """Routes by the device go; IPv6 addresses too (kernel: fib_disable_ip, addrconf_ifdown)."""
-    _drop_routes(host, device, keep_local=True)
+    _drop_routes(host, device, keep_local=True, unlink6=False)
     if not own_sysctl(host, 6, device.name, "keep_addr_on_down"):
         device.addresses = [a for a in device.addresses if a.family == 4]
     device.multicast = {(f, g) for f, g in device.multicast if f == 4}
@@ -192,7 +197,13 @@ def _go_down(host: Host, device: Device) -> None:
     ]
 
 
-def _drop_routes(host: Host, device: Device, keep_local: bool, family: int = 0) -> None:
+def _drop_routes(
+    host: Host, device: Device, keep_local: bool, family: int = 0, unlink6: bool = True
+) -> None:
+    """Mark next hops by the device as dead; routes without others go.
+
+    Those of IPv6 leave their routes with `unlink6` (kernel: fib6_ifdown, NETDEV_UNREGISTER).
+    """
     kept = []
     for route in host.routes:
         mine = [n for n in route.nexthops if n.device == device.name]
@@ -205,7 +216,7 @@ def _drop_routes(host: Host, device: Device, keep_local: bool, family: int = 0) 
             continue
         for nexthop in mine:
             nexthop.dead = True
-        if route.family == 6:  # a dead next hop of IPv6 leaves the route
+        if route.family == 6 and unlink6:
             route.nexthops = [n for n in route.nexthops if n.device != device.name]
         if route.nexthops and not all(n.dead for n in route.nexthops):
             kept.append(route)
@@ -266,34 +277,15 @@ def _kernel_route(
     )  # fmt: skip
 
 
-def _same_place(one: Route, other: Route) -> bool:
-    return (
-        one.family == other.family
-        and one.table == other.table
-        and (one.prefix, one.plen) == (other.prefix, other.plen)
-        and (one.src, one.src_plen) == (other.src, other.src_plen)
-    )
-
-
-def _at_place(host: Host, route: Route) -> list[Route]:
-    """Routes of the same table, prefix and source prefix."""
-    found = routes_of(host).at(route.family, route.table, route.prefix, route.plen)
-    return [other for other in found if _same_place(other, route)]
-
-
-def _hops(route: Route) -> list[tuple]:
-    return [(n.device, n.gateway, n.weight) for n in route.nexthops]
-
-
 def _insert(host: Host, route: Route) -> None:
     """Add an automatic route unless it is there already."""
-    for other in _at_place(host, route):
+    for other in at_place(host, route):
         if (other.type, other.metric, other.prefsrc, other.scope) == (
             route.type,
             route.metric,
             route.prefsrc,
             route.scope,
-        ) and _hops(other) == _hops(route):
+        ) and hop_keys(other) == hop_keys(route):
             return
     host.routes.append(route)
 
@@ -356,11 +348,11 @@ def _add_address_routes4(host: Host, device: Device, address: Address) -> None:
 
 def _add_address_routes6(host: Host, device: Device, address: Address) -> None:
     """Local, connected and anycast routes, and the groups, of an IPv6 address."""
-    if not device.up:
-        return
     if address.ip >> 118 == 0x3FA and address.scope == SCOPE_UNIVERSE:
         address.scope = SCOPE_LINK
     _insert(host, _kernel_route(6, address.ip, 128, TABLE_LOCAL, "local", device))
+    if not device.up:
+        return
     if not address.noprefixroute:
         metric = address.metric or METRIC_ADDRESS6
         own = address.ip & _mask(128, address.plen)
@@ -412,6 +404,8 @@ def del_address(host: Host, device_name: str, family: int, ip: int, plen: int) -
         ]
     device.addresses = [a for a in device.addresses if not any(a is g for g in gone)]
     _renew_address_routes(host, device, family, {a.ip for a in gone})
+    if family == 4 and not any(a.family == 4 for a in device.addresses):
+        _drop_routes(host, device, keep_local=False, family=4)  # IPv4 is off there (fib_disable_ip)
 
 
 def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int]) -> None:
@@ -433,20 +427,35 @@ def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int
 
     def stays(route: Route) -> bool:
         return not is_automatic(route) or any(
-            _same_place(route, w) and route.type == w.type for w in wanted.routes
+            same_place(route, w) and route.type == w.type for w in wanted.routes
         )
 
     host.routes = [r for r in host.routes if stays(r)]
     if family == 4:  # others go if they name it as their source, and no other device has it
         gone = {ip for ip in gone if not _is_local4(host, ip)}
         host.routes = [
-            r for r in host.routes if r.family == 6 or r.prefsrc not in gone or is_automatic(r)
+            r
+            for r in host.routes
+            if r.family == 6 or r.table != TABLE_MAIN or r.prefsrc not in gone or is_automatic(r)
         ]
 
 
 def _is_local4(host: Host, ip: int) -> bool:
     """Whether the local table has the address (kernel: inet_addr_type)."""
-    return any(r.type == "local" for r in routes_of(host).covering(4, TABLE_LOCAL, ip))
+    return address_type4(host, ip) == "local"
+
+
+def address_type4(host: Host, ip: int) -> str:
+    """What kind of address it is to this host, as a type of routes (kernel: inet_addr_type)."""
+    if ip >> 24 == 0 or ip == 0xFFFFFFFF:
+        return "broadcast"
+    if ip >> 28 == 0xE:
+        return "multicast"
+    # the local table is one with main until the first rule changes
+    tables = (TABLE_LOCAL,) if host.custom_rules4 else (TABLE_LOCAL, TABLE_MAIN)
+    covering = [r for table in tables for r in routes_of(host).covering(4, table, ip)]
+    kind = max(covering, key=lambda r: (r.plen, r.table)).type if covering else "unicast"
+    return "unicast" if kind in REJECTING else kind
 
 
 # --- routes -----------------------------------------------------------------------------------------
@@ -472,6 +481,23 @@ def _complete(route: Route) -> None:
             nexthop.gateway_family = route.family
 
 
+def _check_onlink6(host: Host, gateway: int, device: Device | None) -> None:
+    """What is on link by a device must not be known elsewhere (kernel: ip6_route_check_nh_onlink)."""
+    if device is None:
+        raise ControlError("Error: Nexthop device required for onlink.")
+    found = reference_lookup(
+        host, 6, gateway, table=TABLE_MAIN, only=True, iif=device.name, ignore_linkdown=True
+    )
+    if found.error or found.route is None or found.route.plen == 0:
+        return
+    if (
+        found.route.type != "unicast"
+        or found.nexthop is None
+        or found.nexthop.device != device.name
+    ):
+        raise ControlError("Error: Nexthop has invalid gateway or device mismatch.")
+
+
 def add_route(host: Host, route: Route, mode: str = "add") -> None:
     """Add a route: `mode` is add, append, prepend, replace or change.
 
@@ -486,19 +512,27 @@ def add_route(host: Host, route: Route, mode: str = "add") -> None:
         else:
             raise ControlError("Error: Egress device not specified." if route.family == 6 else
                                "RTNETLINK answers: No such device")  # fmt: skip
+    if route.family == 4 and route.scope == SCOPE_HOST and route.type not in REJECTING:
+        if len(route.nexthops) > 1:
+            raise ControlError("Error: Route with host scope can not have multiple nexthops.")
+        if route.nexthops[0].gateway is not None:
+            raise ControlError("Error: Route with host scope can not have a gateway.")
     for nexthop in route.nexthops:
         _check_nexthop(host, route, nexthop)
-    if route.prefsrc is not None and not _is_own(host, route.family, route.prefsrc):
+    if route.family == 4 and route.scope < LEAST_SCOPES.get(route.type, SCOPE_UNIVERSE):
+        raise ControlError("Error: Invalid scope.")
+    judged = route.prefsrc is not None and not (route.family == 4 and route.type in REJECTING)
+    if judged and not _is_own(host, route.family, route.prefsrc or 0):
         if not (route.type == "local" and route.prefsrc == route.prefix):
             raise ControlError("Error: Invalid prefsrc address.")
     if route.protocol == "kernel" and any(
-        o.protocol == "kernel" and _hops(o) == _hops(route) for o in _at_place(host, route)
+        o.protocol == "kernel" and hop_keys(o) == hop_keys(route) for o in at_place(host, route)
     ):
         return  # pasted output of `ip route`: the address brought this route already
     if route.family == 4:
-        _place4(host, route, mode)
+        place4(host, route, mode)
     else:
-        _place6(host, route, mode)
+        place6(host, route, mode)
     if route.family == 4 and route.type == "local":
         host.user_local_routes = True
 
@@ -518,12 +552,15 @@ def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
     if nexthop.gateway is None:
         if device is None:
             raise ControlError("RTNETLINK answers: No such device")
-        if not device.up and not (route.family == 6 and route.type == "local"):
-            raise ControlError("RTNETLINK answers: Network is down" if route.family == 6 else
-                               "Error: Nexthop device is not up.")  # fmt: skip
+        if nexthop.onlink and route.family == 4 and route.scope != SCOPE_HOST:
+            raise ControlError(
+                "Error: Invalid flags for nexthop - PERVASIVE and ONLINK can not be set."
+            )
+        if not device.up and not (route.family == 4 and route.scope == SCOPE_HOST):
+            raise ControlError("Error: Nexthop device is not up.")
         nexthop.scope = SCOPE_NOWHERE if route.scope == SCOPE_HOST else SCOPE_HOST
     elif nexthop.gateway_family == 6:
-        _check_gateway6(host, nexthop, device)
+        _check_gateway6(host, route.table, nexthop, device)
         nexthop.scope = SCOPE_LINK
     else:
         _check_gateway4(host, route, nexthop, device)
@@ -534,13 +571,15 @@ def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
 
 def _check_gateway4(host: Host, route: Route, nexthop: Nexthop, device: Device | None) -> None:
     assert nexthop.gateway is not None
-    if route.scope >= SCOPE_LINK:
-        raise ControlError("Error: Nexthop has invalid scope.")
     if nexthop.onlink:
+        if route.scope >= SCOPE_LINK:
+            raise ControlError("Error: Nexthop has invalid scope.")
         if device is None:
             raise ControlError("Error: Nexthop device required for onlink.")
         if not device.up:
             raise ControlError("Error: Device for nexthop is not up.")
+        if address_type4(host, nexthop.gateway) != "unicast":
+            raise ControlError("Error: Nexthop has invalid gateway.")
         nexthop.scope = SCOPE_LINK
         return
     found = reference_lookup(
@@ -555,7 +594,7 @@ def _check_gateway4(host: Host, route: Route, nexthop: Nexthop, device: Device |
     nexthop.device, nexthop.scope = out.name, found.route.scope
 
 
-def _check_gateway6(host: Host, nexthop: Nexthop, device: Device | None) -> None:
+def _check_gateway6(host: Host, table: int, nexthop: Nexthop, device: Device | None) -> None:
     gateway = nexthop.gateway
     assert gateway is not None
     link_local = gateway >> 118 == 0x3FA
@@ -570,106 +609,25 @@ def _check_gateway6(host: Host, nexthop: Nexthop, device: Device | None) -> None
     ]
     if any(not link_local or d is device for d in owners):
         raise ControlError("Error: Gateway can not be a local address.")
-    if link_local or nexthop.onlink:
+    if link_local:
         return
-    found = reference_lookup(host, 6, gateway, oif=nexthop.device, ignore_linkdown=True)
-    good = (
-        found.route is not None
-        and found.route.type == "unicast"
-        and found.nexthop is not None
-        and found.nexthop.gateway is None
-    )
-    if not good:
-        raise ControlError("RTNETLINK answers: No route to host")
-    assert found.nexthop is not None
-    nexthop.device = found.nexthop.device
-
-
-def _identical(one: Route, other: Route) -> bool:
-    return (one.type, one.scope, one.protocol, one.prefsrc, _hops(one)) == (
-        other.type, other.scope, other.protocol, other.prefsrc, _hops(other),
-    )  # fmt: skip
-
-
-def _place4(host: Host, route: Route, mode: str) -> None:
-    """Find the place among routes of equal prefix, TOS and metric (kernel: fib_table_insert)."""
-    routes = routes_of(host)
-    same = [
-        other
-        for other in _at_place(host, route)
-        if (other.tos, other.metric) == (route.tos, route.metric)
-    ]
-    if not same:
-        if mode == "change":
-            raise ControlError("RTNETLINK answers: No such file or directory")
-        routes.append(route)
+    if nexthop.onlink:
+        _check_onlink6(host, gateway, device)
         return
-    if mode == "add" or (
-        mode in ("append", "prepend") and any(_identical(other, route) for other in same)
-    ):
-        raise ControlError("RTNETLINK answers: File exists")
-    if mode in ("replace", "change"):
-        routes[routes.place_of(same[0])] = route
-    elif mode == "prepend":
-        routes.insert(routes.place_of(same[0]), route)
-    else:
-        routes.insert(routes.place_of(same[-1]) + 1, route)
-
-
-def _joins_multipath6(route: Route) -> bool:
-    return bool(route.nexthops) and all(n.gateway is not None for n in route.nexthops)
-
-
-def _place6(host: Host, route: Route, mode: str) -> None:
-    """Find the place among routes of equal prefix and metric (kernel: fib6_add_rt2node)."""
-    routes = routes_of(host)
-    same = [other for other in _at_place(host, route) if other.metric == route.metric]
-    if mode == "change" and not same:
-        raise ControlError("RTNETLINK answers: No such file or directory")
-    if mode == "add" and same:
-        raise ControlError("RTNETLINK answers: File exists")
-    if mode in ("replace", "change") and same:
-        routes[routes.place_of(same[0])] = route
-        return
-    for other in same:
-        if _identical(other, route):
-            raise ControlError("RTNETLINK answers: File exists")
-    if mode in ("append", "prepend") and _joins_multipath6(route):
-        for other in same:
-            if _joins_multipath6(other) and other.type == "unicast":
-                other.nexthops += route.nexthops
-                return
-    routes.append(route)
-
-
-def del_route(host: Host, family: int, prefix: int, plen: int, **selectors: object) -> None:
-    """Remove the first route with that prefix and these properties (None: any).
-
-    Selectors: table, type, tos, metric, src, src_plen, scope, gateway, device, protocol, prefsrc.
-    """
-    wanted = {k: v for k, v in selectors.items() if v is not None and v != -1}
-    table = wanted.pop("table", None)
-    if table is None:
-        table = TABLE_LOCAL if wanted.get("type") in LOCAL_TABLE_TYPES else TABLE_MAIN
-    gateway, device = wanted.pop("gateway", None), wanted.pop("device", None)
-    for route in host.routes:
-        if (route.family, route.prefix, route.plen, route.table) != (family, prefix, plen, table):
-            continue
-        if any(getattr(route, field) != value for field, value in wanted.items()):
-            continue
-        hops = [
-            n
-            for n in route.nexthops
-            if (gateway is None or n.gateway == gateway) and (device is None or n.device == device)
-        ]
-        if (gateway is not None or device is not None) and not hops:
-            continue
-        if family == 6 and gateway is not None and len(route.nexthops) > len(hops):
-            route.nexthops = [n for n in route.nexthops if not any(n is h for h in hops)]
-        else:
-            host.routes = [r for r in host.routes if r is not route]
-        return
-    raise ControlError("RTNETLINK answers: No such process")
+    for first in (table, None):  # the route's own table, then all
+        found = reference_lookup(
+            host, 6, gateway, oif=nexthop.device, table=first, only=first is not None,
+            ignore_linkdown=True,
+        )  # fmt: skip
+        if (
+            found.error == 0
+            and found.route is not None
+            and found.nexthop is not None
+            and found.nexthop.gateway is None
+        ):
+            nexthop.device = found.nexthop.device
+            return
+    raise ControlError("RTNETLINK answers: No route to host")
 
 
 # --- rules ------------------------------------------------------------------------------------------

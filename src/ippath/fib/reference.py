@@ -102,6 +102,8 @@ def _look_in(host: Host, query: Query, tables: tuple[int, ...]) -> Found:
             if route.scope < query.scope:
                 continue
         error = ERRORS.get(route.type, 0)
+        if error and query.family == 6 and query.oif not in (None, "lo"):
+            continue  # they are routes by lo
         if error:
             return Found(error, route)
         nexthop = _usable(host, query, route)
@@ -181,16 +183,20 @@ def reference_lookup(
     dport: int = 0,
     scope: int = 0,
     table: int | None = None,
+    only: bool = False,
     ignore_linkdown: bool = False,
 ) -> Found:
-    """Find a route as the kernel would; `table` asks that table first.  Addresses are ints."""
+    """Find a route as the kernel would; `table` asks that table first, or `only` that.
+
+    Addresses are ints.
+    """
     query = Query(
         family, destination, source, iif, oif, mark, tos, protocol, sport, dport, scope,
         ignore_linkdown,
     )  # fmt: skip
     if table is not None:
         found = _look_in(host, query, (table,))
-        if found.error == 0:
+        if found.error == 0 or only:
             return found
     custom = host.custom_rules4 if family == 4 else host.custom_rules6
     if custom:
