@@ -10,11 +10,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ippath.bench import fragments
+from ippath.bench.fib import Fib, column, one_by_one, table_of
 from ippath.bench.frag import AT_ONCE, SLOWLY, Frag, holding, joining, receiving, under_attack
 from ippath.bench.frag_peers import Dpdk, build_dpdk
 from ippath.bench import (
@@ -24,6 +26,7 @@ from ippath.bench.framework import (
     Absent, Gain, Interval, Measured, Plan, Report, Target, Variant, Workload, WorkloadError,
     gains, measure, pinned,
 )  # fmt: skip
+from ippath.bench.full_tables import full_table
 from ippath.bench.memory import BEYOND, PEAK, Memory, resident, write_strangers
 from ippath.bench.replay import DELIVERED, FORWARDED, Replay, group_name
 from ippath.bench.start import Start, command
@@ -516,7 +519,7 @@ def test_without_a_name_the_workloads_are_listed(capsys: pytest.CaptureFixture[s
 def test_an_unknown_workload_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "reply"]) == 2
     assert "did you mean replay?" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(UnknownWorkload, match="replay, frag, start, memory"):
+    with pytest.raises(UnknownWorkload, match="replay, frag, fib, start, memory"):
         check_name("nothing")
 
 
@@ -604,3 +607,54 @@ def test_the_readme_says_what_the_figures_say() -> None:
     assert len(rates) == 4
     told = f"{min(rates):.0f} to {max(rates):.0f} M packets/s"
     assert told in (root / "README.md").read_text(encoding="utf-8")
+
+
+# --- fib ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_full_tables_are_distinct_prefixes_without_host_bits(family: int) -> None:
+    table = full_table(family, 5000)
+    width = np.uint64(32 if family == 4 else 64)
+    assert len(table) == len(set(zip(table.key.tolist(), table.length.tolist()))) == 5000
+    host = (np.uint64(1) << (width - table.length)) - np.uint64(1)
+    assert not (table.key & host).any()
+    assert {24: 4, 48: 6}[int(np.bincount(table.length).argmax())] == family
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("how", ["random", "skewed"])
+def test_values_of_full_tables_are_those_of_a_linear_search(family: int, how: str) -> None:
+    table = full_table(family, 300)
+    keys = getattr(table, how)(200, np.random.default_rng(3))
+    width = 32 if family == 4 else 64
+    held = sorted(zip(table.length.tolist(), table.key.tolist(), table.value.tolist()))
+    wanted = [
+        next((v for n, k, v in reversed(held) if (k ^ key) >> (width - n) == 0), 0)
+        for key in keys.tolist()
+    ]
+    assert table_of(table, np.int32).lookup(table.addresses(keys)).tolist() == wanted
+    assert any(wanted) or how == "random"
+
+
+def test_every_variant_of_fib_runs(tmp_path: Path) -> None:
+    workload = Fib(tmp_path, quick=True, size=1000)
+    try:
+        workload.set_up()
+        variants = workload.variants()
+        for variant in variants:
+            variant.run()
+    finally:
+        workload.tear_down()
+    ours = [v for v in variants if not v.peer]
+    assert {v.name for v in ours} >= {"PrefixTable, 1-byte values", "PrefixTable, one by one"}
+    assert sum(v.name == "PrefixTable, 4-byte values" for v in ours) == 4
+
+
+def test_a_peer_of_fib_that_finds_something_else_is_told_of() -> None:
+    table = full_table(4, 100)
+    own = table_of(table, np.int32)
+    with pytest.raises(AssertionError, match="other values"):
+        one_by_one(lambda t: lambda address: 1, own, [1, 2], [1, 3])()
+    with pytest.raises(AssertionError, match="other values"):
+        column(own, table.addresses(table.key), np.zeros(100))()

@@ -253,6 +253,39 @@ def test_random_addresses_of_large_tables(family: int, seed: int) -> None:
     agree()
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float32, np.float64])
+def test_many_addresses_find_what_few_find(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of many addresses go by lines: full ones, crowded ones, ones with longer prefixes."""
+    monkeypatch.setattr("ippath.prefix.store.LARGE", 500)
+    monkeypatch.setattr("ippath.prefix.store.MANY_ASKED", 4000)
+    rng = np.random.default_rng(7)
+    place = rng.integers(0, 1 << 12, 3000).astype(np.uint32) << 8 | 0x0A000000  # many in a line
+    length = rng.choice([12, 16, 20, 22, 24, 24, 24, 28, 32], 3000).astype(np.uint8)
+    length[1500:] = np.minimum(length[1500:], 24)
+    place[:1500] |= 0x00F00000  # those longer than the top have lines of their own
+    place = place >> (32 - length.astype(np.uint32)) << (32 - length.astype(np.uint32))
+    values = rng.integers(0, 100, 3000).astype(dtype)
+    table = PrefixTable.from_arrays(place, values, length)
+    asked = rng.integers(0, 1 << 24, 5000).astype(np.uint32) | np.uint32(0x0A000000)
+
+    def agree() -> None:
+        few = np.concatenate([table.lookup(asked[at : at + 500]) for at in range(0, 3500, 500)])
+        many = table.lookup(asked)
+        assert table._four.lines is not None and many.dtype == dtype
+        assert np.array_equal(few, many[:3500], equal_nan=np.dtype(dtype).kind == "f")
+
+    agree()
+    table[(int(asked[0]), 32, 4)] = values[0] + dtype(1)
+    assert table._four.lines is None, "lines are of one version"
+    agree()
+    del table[(int(asked[0]), 32, 4)]
+    agree()
+    before, snapshot = table.lookup(asked), table.snapshot()
+    table.put_columns(asked[:2], values[:2] + dtype(1), np.array([32, 32]))
+    agree()
+    assert np.array_equal(snapshot.lookup(asked), before, equal_nan=np.dtype(dtype).kind == "f")
+
+
 def test_a_table_that_grows_one_by_one_equals_one_that_was_built() -> None:
     held = made_up(4, 22_000 if COMPILED else 600, 7)
     grown = PrefixTable(dtype=np.int64)

@@ -82,17 +82,22 @@ DPDK_MOST_PIECES = 8  # RTE_LIBRTE_IP_FRAG_MAX_FRAG of Debian's build
 
 def build_dpdk(folder: Path) -> tuple[Path | None, str]:
     """(the program or None, DPDK's version or why there is none)."""
+    return compiled(PROGRAM, folder / "dpdk_frag")
+
+
+def compiled(source: str, program: Path) -> tuple[Path | None, str]:
+    """A C program that uses DPDK: (where it is or None, DPDK's version or why there is none)."""
     compiler = shutil.which("cc")
     if compiler is None or shutil.which("pkg-config") is None:
         return None, "needs a C compiler and pkg-config"
     found = _text("pkg-config", "--modversion", "libdpdk")
     if not found:
         return None, "not installed (apt-get install libdpdk-dev)"
-    source, program = folder / "dpdk_frag.c", folder / "dpdk_frag"
-    source.write_text(PROGRAM)
+    file = program.with_suffix(".c")
+    file.write_text(source)
     flags = _text("pkg-config", "--cflags", "libdpdk").split()
     libraries = _text("pkg-config", "--libs", "libdpdk").split()
-    command = [compiler, "-O3", *flags, str(source), "-o", str(program), *libraries]
+    command = [compiler, "-O3", *flags, str(file), "-o", str(program), *libraries]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         return None, f"does not compile: {done.stderr.strip().splitlines()[-1:]}"

@@ -18,7 +18,7 @@ from ippath.prefix.nodes import walk
 from ippath.wire.memory import prefetch
 
 BLOCK = 128  # the lines of a block stay in the first-level cache, and there are enough to wait for
-HI, LO, ACTIVE, CHUNK, NODE, SCRATCH = range(0, 6 * BLOCK, BLOCK)
+HI, LO, ACTIVE, CHUNK, NODE, LATER, ROW, SCRATCH = range(0, 8 * BLOCK, BLOCK)
 CHUNK_SHIFT, LEAF_SHIFT = 4, 2  # bytes of a chunk and of a word, as shifts
 
 

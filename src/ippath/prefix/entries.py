@@ -8,10 +8,12 @@ the table that nobody changes meanwhile.
 from __future__ import annotations
 
 from ippath.handles import open_bytes, open_column, open_prefixes, open_rows
-from ippath.jit import entry, hot, short_entry
-from ippath.prefix import aggregation, chunks, nodes, soundness, text
+from ippath.jit import entry, hot, kernel, short_entry
+from ippath.prefix import aggregation, chunks, lines, nodes, soundness, text
 from ippath.prefix.bits import host_bits
-from ippath.prefix.blocks import ACTIVE, BLOCK, HI, LO, NODE, find_block, find_block4
+from ippath.prefix.blocks import (
+    ACTIVE, BLOCK, HI, LATER, LO, NODE, ROW, find_block, find_block4,
+)  # fmt: skip
 from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
 from ippath.wire.memory import load64be
@@ -115,6 +117,44 @@ def take_ipv4(handle, addresses, values, found, scratch):
         find_block4(t, addresses, begin, count, s)
         for k in range(count):
             found[begin + k] = values[s[NODE + k]]
+
+
+@entry
+def fill_lines(handle, cache_lines, words, values, direct):
+    """Fill the lines of a large IPv4 table: see `ippath.prefix.lines`."""
+    lines.fill(
+        open_prefixes(handle), open_rows(cache_lines), open_rows(words), open_column(values), direct
+    )
+
+
+@entry
+def take_by_lines(handle, cache_lines, words, values, direct, addresses, found, scratch):
+    """The values of the longest prefixes of uint32[] addresses, by lines; values[0] where none is."""
+    t, addresses, found = open_prefixes(handle), open_column(addresses), open_rows(found)
+    cache_lines, words, values = open_column(cache_lines), open_column(words), open_column(values)
+    s = open_rows(scratch)
+    count, waiting = found.shape[0], 0
+    width = lines.NUMBERS * words.shape[0] // cache_lines.shape[0]
+    for k in range(count):
+        lines.fetch(cache_lines, addresses[min(k + lines.AHEAD, count - 1)] & 0xFFFFFFFF)
+        address = addresses[k] & 0xFFFFFFFF
+        at = lines.place(cache_lines, address, width)
+        if at >= 0:
+            found[k] = words[at] if direct else values[words[at]]
+            continue
+        s[LATER + waiting], s[ROW + waiting] = address, k
+        waiting += 1
+        if waiting == BLOCK:
+            _take_waiting(t, values, found, s, waiting)
+            waiting = 0
+    _take_waiting(t, values, found, s, waiting)
+
+
+@kernel
+def _take_waiting(t, values, found, s, count):
+    lines.find_waiting(t, s, count)
+    for k in range(count):
+        found[s[ROW + k]] = values[s[NODE + k]]
 
 
 @hot

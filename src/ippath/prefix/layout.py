@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ippath.prefix.pages import zeros
+
 # meta
 (
     META_SHIFT,  # a node has 2**shift words: two for IPv4, four for IPv6
@@ -90,8 +92,8 @@ def empty(family: int, top: int, nodes: int, groups: int, words: int) -> Arrays:
     meta[META_NODES] = meta[META_LEAVES] = 1
     meta[META_CHUNKS] = top_chunks(top)
     return Arrays(
-        np.zeros(nodes << int(meta[META_SHIFT]), np.int64),
-        np.zeros(2 * (top_chunks(top) + GROUP * groups), np.int64),
-        np.zeros(words, np.int32),
+        zeros(nodes << int(meta[META_SHIFT]), np.int64),
+        zeros(2 * (top_chunks(top) + GROUP * groups), np.int64),
+        zeros(words, np.int32),
         meta,
     )

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from ippath.handles import prefixes_handle
-from ippath.prefix import entries
+from ippath.prefix import entries, lines
+from ippath.prefix.blocks import SCRATCH
 from ippath.prefix.layout import (
     GROUP, LARGE, LARGE_TOP, META_CHUNKS, META_COUNT, META_FREE_BLOCK, META_FREE_GROUP,
     META_FREE_GROUPS, META_FREE_WORDS, META_LEAVES, META_NODES, META_SHIFT, META_TOP, NO_ROOM,
     ROOM_GROUPS, ROOM_NODES, ROOM_WORDS, SMALL_TOP, Arrays, empty, top_chunks,
 )  # fmt: skip
+from ippath.prefix.pages import copy_of, zeros
 
 EVERY_LENGTH = 1000  # longer than any prefix
+MANY_ASKED = 1 << 20  # addresses looked up in a version before it gets lines
+_WORDS = {1: np.int8, 2: np.int16, 4: np.int32}
 STACK = 130  # nodes on the way from the root to an address, and what hangs beside them
 
 
@@ -40,6 +44,8 @@ class Store:
         self.readers = 0  # of columns
         self._count = threading.Lock()
         self.changes = 0  # odd while a change of one key is under way
+        self.lines: np.ndarray | None = None  # of this version: see ippath.prefix.lines
+        self._asked = 0
         self._take(arrays)
 
     def _take(self, arrays: Arrays) -> None:
@@ -56,7 +62,7 @@ class Store:
         arrays = empty(family, top, nodes, ROOM_GROUPS + rows // 2, ROOM_WORDS + room + 3 * rows)
         if rows:
             arrays.meta[META_NODES] = rows + 1
-        values = np.empty(rows + 1, dtype)
+        values = zeros(rows + 1, dtype)
         values[0] = missing
         return cls(family, arrays, values, missing)
 
@@ -79,7 +85,8 @@ class Store:
         """Bytes in use, but for the values."""
         meta = self.arrays.meta
         used = (int(meta[META_NODES]) << int(meta[META_SHIFT])) + 2 * int(meta[META_CHUNKS])
-        return 8 * used + 4 * int(meta[META_LEAVES]) + meta.nbytes
+        beside = 0 if self.lines is None else self.lines.nbytes
+        return 8 * used + 4 * int(meta[META_LEAVES]) + meta.nbytes + beside
 
     @property
     def allocated(self) -> int:
@@ -107,6 +114,30 @@ class Store:
         entries.find_exact(self.handle, hi, lo, length, found)
         return found
 
+    def take_ipv4(self, addresses: np.ndarray, found: np.ndarray) -> bool:
+        """Values of addresses by lines, if the table is large and was asked enough; False: it is not.
+
+        The values are signed numbers; the caller holds the store.
+        """
+        if self.family != 4 or self.arrays.meta[META_TOP] != LARGE_TOP:
+            return False
+        self._asked += len(addresses)
+        if self._asked < MANY_ASKED:
+            return False
+        values = self.values.view(found.dtype)
+        direct = values.itemsize in _WORDS
+        kind = _WORDS.get(values.itemsize, np.int32)
+        own = self.lines
+        if own is None:
+            own = zeros(lines.NUMBERS * top_chunks(LARGE_TOP), np.int64)
+            entries.fill_lines(self.handle, own, own.view(kind), values, direct)
+            self.lines = own
+        scratch = np.empty(SCRATCH, np.int64)
+        entries.take_by_lines(
+            self.handle, own, own.view(kind), values, direct, addresses, found, scratch
+        )
+        return True
+
     def describe(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Both words of the keys and the lengths of nodes: int64[]."""
         columns = tuple(np.zeros(len(nodes), np.int64) for _ in range(3))
@@ -117,8 +148,8 @@ class Store:
 
     def copy(self) -> Store:
         """The same, to be changed."""
-        arrays = Arrays(*(np.array(a) for a in self.arrays))
-        return Store(self.family, arrays, np.array(self.values), self.missing)
+        arrays = Arrays(*(copy_of(a, len(a)) for a in self.arrays))
+        return Store(self.family, arrays, copy_of(self.values, len(self.values)), self.missing)
 
     def with_many(
         self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray, values: np.ndarray
@@ -149,7 +180,7 @@ class Store:
         top = int(meta[META_TOP])
         words = ROOM_WORDS + (1 << max(0, top - 6 - length))
         if int(meta[META_FREE_WORDS]) > (int(meta[META_LEAVES]) >> 1) + ROOM_WORDS:
-            packed = np.zeros(len(leaf), np.int32)
+            packed = zeros(len(leaf), np.int32)
             entries.compact(self.handle, packed)
             leaf = packed
         shift = int(meta[META_SHIFT])
@@ -195,14 +226,18 @@ class Store:
     def _make_room_for_values(self) -> None:
         nodes = int(self.arrays.meta[META_NODES])
         if nodes > len(self.values):
-            larger = np.zeros(nodes + nodes // 4 + 16, self.values.dtype)
+            larger = zeros(nodes + nodes // 4 + 16, self.values.dtype)
             larger[: len(self.values)] = self.values
             self.values = larger
 
     # --- changing --------------------------------------------------------------------------------
 
+    def _forget_lines(self) -> None:
+        self.lines, self._asked = None, 0
+
     def put(self, hi: int, lo: int, length: int, value: Any) -> None:
         """Insert or replace one prefix."""
+        self._forget_lines()
         self.changes += 1
         try:
             node = entries.put_one(self.handle, hi, lo, length)
@@ -217,6 +252,7 @@ class Store:
 
     def drop(self, hi: int, lo: int, length: int) -> Any:
         """Remove one prefix that is there; returns its value."""
+        self._forget_lines()
         self.changes += 1
         try:
             node = entries.drop_one(self.handle, hi, lo, length)
@@ -233,6 +269,7 @@ class Store:
         self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray, values: np.ndarray, numbered: bool
     ) -> None:
         """Insert or replace prefixes, the later of equal ones last; `numbered`: rows are nodes 1 to n."""
+        self._forget_lines()
         found = np.zeros(len(hi), np.int32)
         done = 0
         while done < len(hi):
@@ -244,6 +281,7 @@ class Store:
 
     def drop_many(self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> int:
         """Remove those of the prefixes that are there; returns how many were."""
+        self._forget_lines()
         found = np.zeros(len(hi), np.int32)
         before, done = len(self), 0
         while done < len(hi):
@@ -258,7 +296,7 @@ def _grown(array: np.ndarray, used: int, least: int) -> np.ndarray:
     """With room for `least` more than is used, and half as much again where it has to grow."""
     if used + least <= len(array):
         return array
-    larger = np.zeros(used + least + used // 2, array.dtype)
+    larger = zeros(used + least + used // 2, array.dtype)
     larger[:used] = array[:used]
     return larger
 
@@ -271,4 +309,4 @@ def _sorted(hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 def _cut(array: np.ndarray, size: int) -> np.ndarray:
-    return array if len(array) <= size + size // 8 else np.array(array[:size])
+    return array if len(array) <= size + size // 8 else copy_of(array, size)

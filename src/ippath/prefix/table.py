@@ -583,7 +583,8 @@ def _take(column: Packed, store: Store) -> np.ndarray:
     signed = _SIGNED[found.itemsize]
     own, values = found.view(signed), store.values.view(signed)
     if column.family == 4:
-        entries.take_ipv4(store.handle, column.data, values, own, _scratch())
+        if not store.take_ipv4(column.data, own):
+            entries.take_ipv4(store.handle, column.data, values, own, _scratch())
     elif entries.take_ipv6(store.handle, column.data, values, own, _scratch()):
         _refuse_mapped(column)
     return found
