@@ -326,3 +326,103 @@ def test_the_key_is_hashed_with_the_seed() -> None:
     assert keys[0] != keys[1]
     for own in keys:
         assert np.bincount(own, minlength=1024).max() <= 5
+
+
+# --- before routing -----------------------------------------------------------------------------------
+
+TRACKED = ("switch conntrack_defrag on",)
+AWAY = {4: ("10.0.0.2", "10.1.0.2"), 6: ("2001:db8::2", "2001:db8:1::2")}
+
+
+def sent(netns: Netns, packets: list[bytes]) -> tuple[list[str], list[bytes]]:
+    """Verdicts of packets that come in on r0, and what left."""
+    batch = PacketBatch.from_packets(packets, device=1)
+    verdicts = netns.receive(batch, collect_output=True).verdict_names
+    return verdicts, [packet.packet for packet in netns.take_output()]
+
+
+def body(packet: bytes) -> tuple[int, bool, bytes]:
+    """Offset, whether more follow, and data of a fragment."""
+    at = 20 if packet[0] >> 4 == 4 else 48
+    word = int.from_bytes(packet[6:8] if at == 20 else packet[42:44], "big")
+    if at == 20:
+        return (word & 0x1FFF) * 8, bool(word & 0x2000), packet[at:]
+    return word & 0xFFF8, bool(word & 1), packet[at:]
+
+
+@st.composite
+def _cut(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], list[int]]:
+    """Data, where it is cut into fragments, and the order in which they come."""
+    ends = draw(st.sets(st.integers(1, 400), min_size=1, max_size=12))
+    whole = bytes(draw(st.integers(0, 255)) for _ in range(8 * max(ends)))
+    whole = udp(payload=whole).build(address(AWAY[4][0]), address(AWAY[4][1]))
+    places = [0, *(8 * end for end in sorted(ends))]
+    parts = list(zip(places, [*places[1:], len(whole)]))
+    order = draw(st.permutations(range(len(parts))))
+    return whole, parts, list(order)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=_cut(), family=st.sampled_from((4, 6)), mtu=st.sampled_from((1280, 1400, 1500)))
+def test_what_is_put_together_leaves_as_the_same_data_in_no_larger_fragments(
+    cut: tuple[bytes, list[tuple[int, int]], list[int]], family: int, mtu: int
+) -> None:
+    whole, parts, order = cut
+    pair, packets = AWAY[family], []
+    for begin, end in parts:
+        more = end < len(whole)
+        if family == 4:
+            packets.append(ip4(*pair, whole[begin:end], proto=17, offset=begin // 8, mf=more))
+        else:
+            headers = (fragment_header(begin // 8, more),)
+            packets.append(ip6(*pair, whole[begin:end], last_header=17, extensions=headers))
+    largest = max(map(len, packets))
+    netns = host(*TRACKED, f"ip link set r1 mtu {mtu}")
+    verdicts, out = sent(netns, [packets[k] for k in order])
+    assert verdicts[:-1] == ["held"] * (len(parts) - 1)
+    if family == 6 and largest > mtu:
+        assert verdicts[-1] == "dropped"
+        return
+    assert verdicts[-1] == "forwarded"
+    if family == 6 and len(out) == 1 and out[0][6] != 44:
+        assert out[0][40:] == whole
+        return
+    there = 0
+    for packet in out:
+        offset, more, part = body(packet)
+        assert len(packet) <= min(mtu, max(largest, 1280 if family == 6 else 0))
+        assert (offset, more) == (there, there + len(part) < len(whole))
+        assert part == whole[there : there + len(part)]
+        there += len(part)
+    assert there == len(whole)
+    assert used(netns) == (0, 0, 0) and memory(netns) == 0
+
+
+def test_a_fragment_header_that_the_capture_cut_off_is_not_guessed() -> None:
+    """With extension headers up to the cut nobody knows whether a fragment header follows."""
+    from ippath.verify.packets import hop_by_hop
+
+    packet = ip6(
+        *AWAY[6], bytes(100), last_header=17, extensions=(hop_by_hop(b""), fragment_header(0, True))
+    )
+    netns = host(*TRACKED)
+    batch = PacketBatch.from_packets([packet[:50]], device=1)
+    batch.wire_length[:] = len(packet)
+    assert netns.receive(batch).verdict_names == ["unsupported"]
+
+
+def test_who_reassembles_has_limits_and_counts_of_its_own() -> None:
+    netns = host(*TRACKED, "net.ipv6.ip6frag_high_thresh = 0", "net.ipv6.ip6frag_low_thresh = 0")
+    packets = [fragment(6, begin, 1000, begin < 3000) for begin in range(0, 4000, 1000)]
+    assert receive(netns, packets)[-1] == "delivered"
+    counts = netns.totals().reassembly
+    assert counts["conntrack6"]["reassembled"] == 1 and counts["ipv6"]["fragments"] == 0
+    assert netns.counters().get("Ip6ReasmReqds", 0) == 0
+
+
+def test_explanation_says_who_puts_together() -> None:
+    netns = host(*TRACKED)
+    packets = [ip4(*AWAY[4], bytes(800), proto=17, offset=100 * k, mf=k < 1) for k in range(2)]
+    receive(netns, packets[:1])
+    text = netns.explain(PacketBatch.from_packets(packets[1:], device=1), 0).text()
+    assert "connection tracking" in text and "in 2 fragments of at most 820 bytes" in text

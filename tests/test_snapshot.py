@@ -251,6 +251,21 @@ net.ipv6.conf.all.disable_ipv6 = 0
     assert effective_sysctl(host, 6, eth0, "disable_ipv6") == 1
 
 
+@pytest.mark.parametrize(
+    "line, defrag",
+    [
+        ("", None),
+        ("net.netfilter.nf_conntrack_count = 0", None),
+        ("net.netfilter.nf_conntrack_count = 3", "on"),
+    ],
+)
+def test_a_host_that_tracks_connections_puts_fragments_together(
+    tmp_path: Path, line: str, defrag: str | None
+) -> None:
+    host = load(tmp_path, sysctl=line + "\n")
+    assert host.switches.get("conntrack_defrag") == defrag
+
+
 def test_sysctl_lines_with_remarks() -> None:
     text = "# saved\nsysctl: permission denied on key 'x'\nnet.core.rmem_default = 212992\n"
     assert read_sysctls(text) == {"net.core.rmem_default": "212992"}

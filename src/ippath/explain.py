@@ -434,6 +434,7 @@ class Words:
             "total": lambda v: str(v[0]) if v[0] >= 0 else "a number not known yet",
             "final": lambda v: "which is final" if v[0] else "so far",
             "place": lambda v: PLACES[v[0]],
+            "refragmented": lambda v: "they came" if v[0] else "the size allows",
             "whole": lambda v: "all of it" if v[0] else "not all of it",
         }
 

@@ -32,10 +32,18 @@ if TYPE_CHECKING:
     from ippath.route_get import Answer
 
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
-# sysctls of reassembly: column and unit
+# who reassembles: the beginning of the sysctls, and seconds that a datagram may take
+REASSEMBLY = {
+    T.FQDIR_IPV4: ("net.ipv4.ipfrag_", 30),
+    T.FQDIR_IPV6: ("net.ipv6.ip6frag_", 60),
+    T.FQDIR_CONNTRACK6: ("net.netfilter.nf_conntrack_frag6_", 60),
+}
+HIGH_THRESH, LOW_THRESH = 4 << 20, 3 << 20  # bytes, by default
+# the rest of their names: column and unit
 FRAGMENT_LIMITS = {
     "high_thresh": (T.FQDIR_HIGH, 1),
     "time": (T.FQDIR_TIMEOUT_NS, 10**9),
+    "timeout": (T.FQDIR_TIMEOUT_NS, 10**9),
     "max_dist": (T.FQDIR_MAX_DIST, 1),
 }
 MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
@@ -46,6 +54,14 @@ _MASK = (1 << 64) - 1
 # protocols with a handler on every Linux host: ICMP, IGMP, TCP, UDP, UDP-Lite; IPv6: TCP, UDP,
 # UDP-Lite, ICMPv6.  Others need a module or a raw socket (`listen proto N`).
 HANDLED = {(4, 1), (4, 2), (4, 6), (4, 17), (4, 136), (6, 6), (6, 17), (6, 58), (6, 136)}
+
+
+def _reassembly_of(name: str) -> int | None:
+    """The directory of reassembly that a sysctl belongs to."""
+    for directory, (prefix, _) in REASSEMBLY.items():
+        if name.startswith(prefix):
+            return directory
+    return None
 
 
 class AccountingError(AssertionError):
@@ -146,7 +162,7 @@ class Netns:
             if number in rows:
                 fresh.sockq[rows[number]] = old.sockq[row]
         for name, value in host.sysctls.items():
-            if "frag_" in name and old_host.sysctls.get(name) != value:
+            if _reassembly_of(name) is not None and old_host.sysctls.get(name) != value:
                 self.set_fragment_limit(name, int(value))
         self._tables_handle = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
@@ -416,6 +432,7 @@ class Netns:
         conf[T.CONF_LIST_GAP_NS] = int(self.switches["receive_list_gap"]) * 1000
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
+        conf[T.CONF_CONNTRACK_DEFRAG] = int(self.switches["conntrack_defrag"] == "on")
         conf[T.CONF_EARLY_DEMUX] = (
             number("net.ipv4.ip_early_demux", 1)
             and number("net.ipv4.udp_early_demux", 1)
@@ -439,15 +456,13 @@ class Netns:
     def _new_arena(self) -> dict[str, np.ndarray]:
         """The arrays of reassembly, with the limits that the sysctls give."""
         arena = new_arena(self.seed)
-        for directory, prefix, seconds in (
-            (T.FQDIR_IPV4, "net.ipv4.ipfrag", 30),
-            (T.FQDIR_IPV6, "net.ipv6.ip6frag", 60),
-        ):
+        for directory, (prefix, seconds) in REASSEMBLY.items():
+            time = "timeout" if directory == T.FQDIR_CONNTRACK6 else "time"
             set_limits(
                 arena["fqdir"],
                 directory,
-                high=self._number(f"{prefix}_high_thresh", 4 << 20),
-                timeout_ns=self._number(f"{prefix}_time", seconds) * 10**9,
+                high=self._number(f"{prefix}high_thresh", HIGH_THRESH),
+                timeout_ns=self._number(prefix + time, seconds) * 10**9,
                 max_dist=self._number("net.ipv4.ipfrag_max_dist", 64),
             )
             store = STORES[self.switches["fragment_store"]]
@@ -564,19 +579,15 @@ class Netns:
         Datagrams that are begun keep their deadline.  Raises KeyError for another sysctl, ValueError
         for a high threshold below the low one, as the kernel refuses it.
         """
-        prefix, _, limit = name.rpartition("frag_")
-        directory = {"net.ipv4.ip": T.FQDIR_IPV4, "net.ipv6.ip6": T.FQDIR_IPV6}[prefix]
+        directory = _reassembly_of(name)
+        if directory is None:
+            raise KeyError(name)
+        prefix = REASSEMBLY[directory][0]
+        limit = name.removeprefix(prefix)
         if limit in ("high_thresh", "low_thresh"):
-            low = (
-                value
-                if limit == "low_thresh"
-                else self._number(f"{prefix}frag_low_thresh", 3 << 20)
-            )
-            high = (
-                value
-                if limit != "low_thresh"
-                else self._number(f"{prefix}frag_high_thresh", 4 << 20)
-            )
+            low = self._number(f"{prefix}low_thresh", LOW_THRESH)
+            high = self._number(f"{prefix}high_thresh", HIGH_THRESH)
+            low, high = (value, high) if limit == "low_thresh" else (low, value)
             if not 0 <= low <= high:
                 raise ValueError(f"{name} = {value}: low is {low} then, high is {high}")
         self.host.sysctls[name] = str(value)
@@ -773,6 +784,7 @@ class Netns:
             reassembly={
                 "ipv4": statistics(state.fqdir[T.FQDIR_IPV4]),
                 "ipv6": statistics(state.fqdir[T.FQDIR_IPV6]),
+                "conntrack6": statistics(state.fqdir[T.FQDIR_CONNTRACK6]),
             },
         )
 

@@ -32,6 +32,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("SOCKET_RCVBUFF", "the socket's receive queue is full"),
     Reason("PROTO_MEM", "UDP's memory limit is reached"),
     Reason("SOCKET_FILTER", "the socket's filter refused it"),
+    Reason("NETFILTER_DROP", "connection tracking refused the fragment"),
     Reason("OTHERHOST", "the frame is addressed to another machine"),
     Reason("IP_CSUM", "IPv4 header checksum is wrong"),
     Reason("IP_INHDR", "malformed IP header, or its hop count ran out"),

@@ -66,6 +66,13 @@ SWITCHES: tuple[Switch, ...] = (
         "list: up to 4.18 (CVE-2018-5391); tree: a step of the rewrite in 4.19; runs: since 4.19",
     ),
     Switch(
+        "conntrack_defrag",
+        "off",
+        ("off", "on"),
+        "put fragments together before they are routed, as connection tracking does",
+        "on: while some rule of iptables or nftables asks for a connection's state, or translates",
+    ),
+    Switch(
         "broadcast_hint",
         "on",
         ("on", "off"),

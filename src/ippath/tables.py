@@ -140,8 +140,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_EARLY_DEMUX,  # it is on, and a socket is connected
     CONF_MULTIPATH4, CONF_MULTIPATH6,  # there are routes with several next hops
     CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
+    CONF_CONNTRACK_DEFRAG,  # connection tracking puts fragments together before routing
     CONF_PROTOCOLS4_0,
-) = range(44)  # fmt: skip
+) = range(45)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -217,7 +218,7 @@ COLLECT_SENT, COLLECT_TAKEN = 1, 2  # MISC_COLLECT: packets sent, datagrams that
 
 # --- reassembly -------------------------------------------------------------------------------------
 # who reassembles (kernel: struct fqdir): each has limits, memory and statistics of its own
-FQDIR_IPV4, FQDIR_IPV6, FQDIRS = range(3)
+FQDIR_IPV4, FQDIR_IPV6, FQDIR_CONNTRACK6, FQDIRS = range(4)
 (
     FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
     FQDIR_POLICY,  # POLICY_*: what becomes of overlaps
@@ -241,13 +242,14 @@ STORE_RUNS, STORE_TREE, STORE_LIST = range(3)
     FQ_NEXT, FQ_HASH,  # in its hash bucket (or among the free rows)
     FQ_USER, FQ_SRC_HI, FQ_SRC_LO, FQ_DST_HI, FQ_DST_LO, FQ_ID,  # the key
     FQ_FLAGS, FQ_LEN, FQ_MEAT, FQ_FRAGMENTS, FQ_ECN, FQ_MAX_SIZE, FQ_MAX_DF_SIZE, FQ_DEVICE,
+    FQ_LEAST_HEADERS,  # bytes before the data of any fragment but the first, link-level header too
     FQ_PEER, FQ_SEEN,  # the source, and its count of fragments when this queue last had one
     FQ_DEADLINE_NS, FQ_LATER, FQ_EARLIER,  # the timer wheel
     FQ_ROOT, FQ_TAIL, FQ_LAST_RUN, FQ_FIRST,  # the runs, and the fragment with offset 0
     FQ_WHOLE,  # fragments as they came, where the tree has pieces of them
     FQ_OPTIONS,  # it had IPv4 options; OPT_* of it follow
     FQ_OPT_0,
-) = range(29)  # fmt: skip
+) = range(30)  # fmt: skip
 FQ_COLUMNS = FQ_OPT_0 + 16  # OPT_COLUMNS
 FQ_FIRST_IN, FQ_LAST_IN = 1, 2  # FQ_FLAGS
 # a fragment; the first of a run carries the run in the tree
@@ -268,12 +270,13 @@ WHEEL_SLOTS, WHEEL_TICK_BITS = 1 << 12, 26  # 275 seconds around, 67 ms a slot
     FM_BLOCK_FREE, FM_BLOCK_TOP, FM_BLOCK_USED,
     FM_SHORT,  # the arrays have to grow before the next fragment
     FM_DUE_NS,  # no queue expires before
-    FM_JOINED, FM_OVERLAPS,  # rows of `State.joined` and `State.overlaps` in use
+    FM_JOINED, FM_PIECES, FM_OVERLAPS,  # rows of `State.joined`, `.pieces`, `.overlaps` in use
+    FM_HEADROOM,  # that each fragment of the last datagram had before its data
     FM_RANDOM,
     # the key of the queue looked for
     FM_USER, FM_SRC_HI, FM_SRC_LO, FM_DST_HI, FM_DST_LO, FM_ID,
     FM_SECRET_0,  # of the hash, 32 bits each
-) = range(21)  # fmt: skip
+) = range(23)  # fmt: skip
 FM_FIRST_KEY, FQ_FIRST_KEY, KEY_WORDS = FM_USER, FQ_USER, 6
 SECRETS = 2 * KEY_WORDS + 1
 FM_COLUMNS = FM_SECRET_0 + SECRETS
@@ -310,6 +313,7 @@ class State(NamedTuple):
     frag_misc: np.ndarray  # [FM_COLUMNS]: free lists, the key of the queue looked for, the clock
     datagram: np.ndarray  # uint8[DATAGRAM_BYTES]: the datagram that was put together last
     joined: np.ndarray  # [MOST_FRAGMENTS or more]: the frames that made it
+    pieces: np.ndarray  # [MOST_FRAGMENTS]: where in its data the bytes of each fragment end
     overlaps: np.ndarray  # [rows, OVERLAP_COLUMNS]: fragments that overlapped, if anybody asks
     skb: np.ndarray  # the packet in hand, SKB_*
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
@@ -330,6 +334,7 @@ class State(NamedTuple):
     # zero when a packet begins
     SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_ALERT,
     SKB_TTL_SPENT, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
+    SKB_FRAG_MAX,  # of a datagram put together before routing: its largest fragment, with headers
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE, SKB_EARLY,
     SKB_KEPT,  # where `State.taken_data` has the payload
@@ -338,7 +343,7 @@ class State(NamedTuple):
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_INFO, SKB_COLUMNS,
-) = range(51)  # fmt: skip
+) = range(52)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots

@@ -70,6 +70,7 @@ def ethernet(*lines: str, forward: bool = True) -> str:
 def all_scenarios() -> list[Scenario]:
     """Every scenario in the order of the table."""
     from tests.kernel import (  # noqa: F401  (each fills the table)
+        scenarios_conntrack,
         scenarios_ethernet,
         scenarios_frag4,
         scenarios_frag6,

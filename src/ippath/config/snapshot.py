@@ -154,6 +154,9 @@ class _Reader:
         # a write to `all` overwrites devices, but these values are what all writes ended in
         values = read_sysctls(parts.get("sysctl", ""))
         self.host.sysctls.update(sorted(values.items(), key=lambda item: _rank(item[0])))
+        # the kernel tracks connections, and puts fragments together, while some rule asks for it
+        if values.get("net.netfilter.nf_conntrack_count", "0") not in ("", "0"):
+            self.host.switches["conntrack_defrag"] = "on"
         self.host.listeners += parse_ss(parts.get("ss", ""), f"{self.name} ss")
         self._conclude()
 
@@ -760,18 +763,19 @@ def _lines(path: str) -> list[str]:
 def _sysctls_from_proc(root: Path = Path("/proc/sys/net")) -> str:
     """All readable settings below `root` as `name = value` lines; a dot within a name is a `/`."""
     lines = []
-    for part in ("core", "ipv4", "ipv6"):
-        for file in sorted((root / part).rglob("*")):
-            if not file.is_file():
-                continue
-            try:
-                value = file.read_text(encoding="utf-8", errors="replace")
-            except OSError:  # some are for root, some can only be written
-                continue
-            names = [piece.replace(".", "/") for piece in file.relative_to(root).parts]
-            if "\n" in value.strip():
-                continue
-            lines.append(f"net.{'.'.join(names)} = {' '.join(value.split())}")
+    wanted = [(root / part).rglob("*") for part in ("core", "ipv4", "ipv6")]
+    wanted += [(root / "netfilter").glob(f"nf_conntrack_{what}") for what in ("frag6_*", "count")]
+    for file in (file for part in wanted for file in sorted(part)):
+        if not file.is_file():
+            continue
+        try:
+            value = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # some are for root, some can only be written
+            continue
+        names = [piece.replace(".", "/") for piece in file.relative_to(root).parts]
+        if "\n" in value.strip():
+            continue
+        lines.append(f"net.{'.'.join(names)} = {' '.join(value.split())}")
     return "\n".join(lines) + "\n"
 
 

@@ -57,6 +57,9 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "net.ipv6.bindv6only": (0, 1),
     "net.ipv6.flowlabel_reflect": (0, 7),
     "net.ipv6.anycast_src_echo_reply": (0, 255),
+    "net.netfilter.nf_conntrack_frag6_high_thresh": (0, 1 << 62),
+    "net.netfilter.nf_conntrack_frag6_low_thresh": (0, 1 << 62),
+    "net.netfilter.nf_conntrack_frag6_timeout": (0, 0x7FFFFFFF),
 }  # fmt: skip
 _LISTS = {"net.ipv6.icmp.ratemask"}
 _DEVICE_RANGES = {"hop_limit": (1, 255), "disable_ipv6": (0, 1), "force_forwarding": (0, 1),

@@ -18,7 +18,7 @@ QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 14, 1 << 12  # to begin with
 # how the fragments of a datagram are kept (STORE_*)
 STORES = {"runs": T.STORE_RUNS, "tree": T.STORE_TREE, "list": T.STORE_LIST}
 # bytes of struct frag_queue (ipq: struct ipq) on x86-64
-QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184}
+QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184, T.FQDIR_CONNTRACK6: 184}
 # what a directory counts, in the order in which people read it: fragments, unless said otherwise
 STATISTICS = {
     "fragments": T.FQDIR_FRAGMENTS,
@@ -61,6 +61,7 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         "frag_misc": misc,
         "datagram": np.zeros(T.DATAGRAM_BYTES, np.uint8),
         "joined": np.zeros(T.MOST_FRAGMENTS, np.int64),
+        "pieces": np.zeros(T.MOST_FRAGMENTS, np.int64),
         "overlaps": np.zeros((0, T.OVERLAP_COLUMNS), np.int64),
     }
 

@@ -14,7 +14,7 @@ from ippath.reasons import CONSUMED, HELD, R_NONE
 from ippath.rx.packet import DONE
 from ippath.tables import (
     FQDIR_DISCARDED, FQ_DEADLINE_NS, FQ_DEVICE, FQ_DIR, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS,
-    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE,
+    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEAST_HEADERS, FQ_LEN, FQ_MAX_SIZE, FQ_MEAT, FRAG_BLOCK, FRAG_CHARGE, FRAG_DEVICE,
     FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_OFFSET,
     FRAG_OWNER, FRAG_PKT_TYPE, FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, NONE, SKB_AVAIL, SKB_DEVICE,
     SKB_FRAME, SKB_IP, SKB_LINK, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE, SKB_REASON, SKB_VERDICT,
@@ -73,6 +73,9 @@ def count_fragment(s, q, f, header):
     if offset == 0:
         fq[q, FQ_FIRST] = f
         fq[q, FQ_FLAGS] |= FQ_FIRST_IN
+    else:
+        before = header + s.skb[SKB_IP] - s.skb[SKB_LINK]
+        fq[q, FQ_LEAST_HEADERS] = min(fq[q, FQ_LEAST_HEADERS], before)
 
 
 @kernel

@@ -29,16 +29,16 @@ from ippath.rx.packet import CONTINUE, consume, count, drop
 from ippath.rx.rate_limit import find_peer
 from ippath.rx.route_input4 import ip_route_input_slow
 from ippath.tables import (
-    FM_DST_HI, FM_DST_LO, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS,
+    DST_TYPE, FM_DST_HI, FM_DST_LO, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS,
     FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_HIGH,
     FQDIR_INVALID, FQDIR_IPV4, FQDIR_JOINED, FQDIR_MAX_DIST, FQDIR_MEM, FQDIR_OVERLAPS,
     FQDIR_OVERSIZE, FQDIR_REFUSED, FQDIR_TIMEOUT_NS, FQDIR_TOO_FAR, FQ_DEVICE, FQ_ECN, FQ_FIRST,
     FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT,
-    FQ_OPTIONS, FQ_OPT_0, FQ_PEER, FQ_SEEN, FQ_TAIL, FRAG_BLOCK, FRAG_BLOCK_BYTES, FRAG_DEVICE,
+    FQ_OPTIONS, FQ_OPT_0, FQ_PEER, FQ_SEEN, FQ_TAIL, FQ_USER, FRAG_BLOCK, FRAG_BLOCK_BYTES, FRAG_DEVICE,
     FRAG_END,
     FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_PKT_TYPE, FRAG_STORED, MISC_NOW_NS, NONE, OPT_COLUMNS,
-    PEER_FRAGMENTS, PEER_HI, PEER_LO, SCRATCH_HEADER, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE,
-    SKB_DST_LO, SKB_FAMILY, SKB_FIRST_NONE, SKB_FRAG, SKB_FRAME, SKB_IHL, SKB_IIF, SKB_IP, SKB_LEN, SKB_MARK,
+    PEER_FRAGMENTS, PEER_HI, PEER_LO, RTN_LOCAL, SCRATCH_HEADER, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE,
+    SKB_DST_LO, SKB_FAMILY, SKB_FIRST_NONE, SKB_FRAG, SKB_FRAG_MAX, SKB_FRAME, SKB_IHL, SKB_IIF, SKB_IP, SKB_LEN, SKB_MARK,
     SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
 )  # fmt: skip
 from ippath.trace import (
@@ -53,7 +53,8 @@ from ippath.wire.ipv4 import (
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load16be, load32be, store8, store16be
 
-USER_LOCAL_DELIVER = 0
+# who reassembles: datagrams of different users never mix (kernel: enum ip_defrag_users)
+USER_LOCAL_DELIVER, USER_CONNTRACK_IN = 0, 2
 LARGEST = 65535
 
 
@@ -244,6 +245,8 @@ def _ip_frag_reasm(s, trace, q, f):
     skb[SKB_MARK] = s.frag[first, FRAG_MARK]
     skb[SKB_PKT_TYPE] = s.frag[first, FRAG_PKT_TYPE]
     skb[SKB_IIF] = s.frag[first, FRAG_DEVICE]
+    if fq[q, FQ_USER] != USER_LOCAL_DELIVER:
+        skb[SKB_FRAG_MAX] = fq[q, FQ_MAX_SIZE]
     count(s, M_IpReasmOKs)
     s.fqdir[FQDIR_IPV4, FQDIR_DATAGRAMS] += 1
     s.fqdir[FQDIR_IPV4, FQDIR_JOINED] += fq[q, FQ_FRAGMENTS]
@@ -253,9 +256,11 @@ def _ip_frag_reasm(s, trace, q, f):
 
 
 @cold
-def _answer(h, s, data, trace):
-    """Tell the sender that its datagram did not arrive in time."""
-    if ip_route_input_slow(h, s, data, trace) == CONTINUE:
+def _answer(h, s, data, trace, user):
+    """Tell the sender that its datagram did not arrive in time, if it was for this host."""
+    if ip_route_input_slow(h, s, data, trace) != CONTINUE:
+        return
+    if user == USER_LOCAL_DELIVER or s.skb[DST_TYPE] == RTN_LOCAL:
         icmp_send(h, s, data, trace, ICMP_TIME_EXCEEDED, REASSEMBLY_TIME, 0)
 
 
@@ -295,5 +300,5 @@ def ip_expire(h, s, trace, q):
     s.fqdir[FQDIR_IPV4, FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
     if s.fq[q, FQ_FLAGS] & FQ_FIRST_IN:
         _take_up_first(s, q)
-        _answer(h, s, as_arena(s.datagram), trace)
+        _answer(h, s, as_arena(s.datagram), trace, s.fq[q, FQ_USER])
     destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)

@@ -14,6 +14,7 @@ from ippath.frag.fragment import contradicts, discard_queue, hold, is_complete, 
 from ippath.frag.join import copy_header, copy_payload
 from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, OVERLAP, find_place
+from ippath.frag.store import HEADROOM
 from ippath.handles import as_arena
 from ippath.jit import cold, kernel
 from ippath.mib import M_Ip6InHdrErrors, M_Ip6ReasmFails, M_Ip6ReasmOKs, M_Ip6ReasmTimeout
@@ -24,11 +25,11 @@ from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (
-    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER,
+    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_HEADROOM, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER,
     FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS,
     FQDIR_HIGH, FQDIR_INVALID, FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE,
-    FQDIR_REFUSED, FQ_DEVICE, FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
-    FQ_LEN, FQ_MEAT, FRAG_DEVICE, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE,
+    FQDIR_REFUSED, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
+    FQ_LEAST_HEADERS, FQ_LEN, FQ_MEAT, FRAG_DEVICE, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_MARK, FRAG_NEXTHDR_AT, FRAG_PKT_TYPE,
     FRAG_STORED, MISC_NOW_NS, NONE, SKB_AVAIL, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
     SKB_FAMILY, SKB_FIRST_NONE, SKB_FRAME, SKB_IIF, SKB_IP, SKB_LEN, SKB_MARK, SKB_NEXTHDR_AT, SKB_PKT_TYPE,
     SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TIME_NS, SKB_TOS, SKB_TRANSPORT,
@@ -70,14 +71,14 @@ def upper_header_missing(data, ip, length, available):
 
 
 @kernel
-def _set_key(h, s, data, user, identification):
+def set_key(h, s, user, identification):
     """The datagram that the fragment in hand belongs to, into FM_*.
 
     Without its device, unless the address means something else on each (`fq_find`).
     """
     skb, fm = s.skb, s.frag_misc
-    own = is_multicast(skb[SKB_DST_HI]) or is_link_local(skb[SKB_DST_HI])
-    fm[FM_USER] = user | (h.device[skb[SKB_DEVICE], DEV_IFINDEX] << 20 if own else 0)
+    by_device = is_multicast(skb[SKB_DST_HI]) or is_link_local(skb[SKB_DST_HI])
+    fm[FM_USER] = user | (h.device[skb[SKB_DEVICE], DEV_IFINDEX] << 20 if by_device else 0)
     fm[FM_SRC_HI], fm[FM_SRC_LO] = skb[SKB_SRC_HI], skb[SKB_SRC_LO]
     fm[FM_DST_HI], fm[FM_DST_LO] = skb[SKB_DST_HI], skb[SKB_DST_LO]
     fm[FM_ID] = identification
@@ -98,7 +99,7 @@ def ipv6_frag_rcv(h, s, data, trace):
         count(s, M_Ip6InHdrErrors)
         icmp6_send(h, s, data, trace, ICMP6_PARAMETER_PROBLEM, INCOMPLETE_HEADERS, 0)
         return drop(s, trace, R_NOT_SPECIFIED)
-    _set_key(h, s, data, USER_LOCAL_DELIVER, load32be(data, at + IDENTIFICATION))
+    set_key(h, s, USER_LOCAL_DELIVER, load32be(data, at + IDENTIFICATION))
     q = find_queue(s, FQDIR_IPV6, True, s.misc[MISC_NOW_NS])
     if q == NONE:
         note(trace, T_FRAG_REFUSED6, directory[FQDIR_MEM], directory[FQDIR_HIGH])
@@ -181,29 +182,49 @@ def _fail(s, trace, q, f, statistic):
 
 
 @kernel
+def why_impossible(s, trace, q):
+    """Can the complete datagram not be?  The statistic of the reason, or 0."""
+    fq = s.fq
+    if combined_ecn(fq[q, FQ_ECN]) < 0:
+        note(trace, T_FRAG_ECN, fq[q, FQ_ECN])
+        return FQDIR_ECN
+    size = s.frag[fq[q, FQ_FIRST], FRAG_HEADER] - FRAGMENT_HEADER - HEADER + fq[q, FQ_LEN]
+    if size > LARGEST:
+        note(trace, T_FRAG_OVERSIZE, size, LARGEST)
+        return FQDIR_OVERSIZE
+    return 0
+
+
+@kernel
 def _ip6_frag_reasm(s, trace, q, f):
-    """Put the datagram together; REASSEMBLED with it in hand, or DONE.
+    """Put the datagram together; REASSEMBLED with it in hand, or DONE."""
+    kill_queue(s, q)
+    impossible = why_impossible(s, trace, q)
+    if impossible:
+        return _fail(s, trace, q, f, impossible)
+    count(s, M_Ip6ReasmOKs)
+    join6(s, trace, q)
+    destroy_queue(s, q, CONSUMED, R_NONE, f)
+    return REASSEMBLED
+
+
+@kernel
+def join6(s, trace, q):
+    """Put the fragments of the queue together: the datagram becomes the packet in hand.
 
     Its headers are those before the fragment header of the first fragment.
     """
     skb, fq, frag, datagram = s.skb, s.fq, s.frag, s.datagram
-    kill_queue(s, q)
-    ecn = combined_ecn(fq[q, FQ_ECN])
-    if ecn < 0:
-        note(trace, T_FRAG_ECN, fq[q, FQ_ECN])
-        return _fail(s, trace, q, f, FQDIR_ECN)
     first, length = fq[q, FQ_FIRST], fq[q, FQ_LEN]
     header = frag[first, FRAG_HEADER] - FRAGMENT_HEADER
-    if header - HEADER + length > LARGEST:
-        note(trace, T_FRAG_OVERSIZE, header - HEADER + length, LARGEST)
-        return _fail(s, trace, q, f, FQDIR_OVERSIZE)
     copy_header(s, first, header + FRAGMENT_HEADER, s.datagram, 0)
     protocol, next_header_at = load8(datagram, header), frag[first, FRAG_NEXTHDR_AT]
     s.frag_misc[FM_JOINED] = 0
+    s.frag_misc[FM_HEADROOM] = HEADROOM + fq[q, FQ_LEAST_HEADERS]
     there = copy_payload(s, q, s.datagram, header)
     store8(datagram, next_header_at, protocol)
     store16be(datagram, PAYLOAD_LENGTH, header - HEADER + length)
-    store8(datagram, 1, load8(datagram, 1) | ecn << 4)
+    store8(datagram, 1, load8(datagram, 1) | combined_ecn(fq[q, FQ_ECN]) << 4)
     skb[SKB_IP] = 0
     skb[SKB_LEN] = header + length
     skb[SKB_AVAIL] = header + there
@@ -214,12 +235,9 @@ def _ip6_frag_reasm(s, trace, q, f):
     skb[SKB_MARK] = frag[first, FRAG_MARK]
     skb[SKB_PKT_TYPE] = frag[first, FRAG_PKT_TYPE]
     skb[SKB_IIF] = frag[first, FRAG_DEVICE]
-    count(s, M_Ip6ReasmOKs)
-    s.fqdir[FQDIR_IPV6, FQDIR_DATAGRAMS] += 1
-    s.fqdir[FQDIR_IPV6, FQDIR_JOINED] += fq[q, FQ_FRAGMENTS]
+    s.fqdir[fq[q, FQ_DIR], FQDIR_DATAGRAMS] += 1
+    s.fqdir[fq[q, FQ_DIR], FQDIR_JOINED] += fq[q, FQ_FRAGMENTS]
     note(trace, T_FRAG_JOINED, fq[q, FQ_FRAGMENTS], header + length, there == length)
-    destroy_queue(s, q, CONSUMED, R_NONE, f)
-    return REASSEMBLED
 
 
 @cold
@@ -254,11 +272,14 @@ def _take_up_first(s, q):
 
 @cold
 def ip6_expire(h, s, trace, q):
-    """The time of a queue is up."""
+    """The time of a queue is up, also of one of connection tracking."""
     kill_queue(s, q)
+    s.fqdir[s.fq[q, FQ_DIR], FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
+    if s.fq[q, FQ_DEVICE] == NONE:  # connection tracking refused all of it
+        destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)
+        return
     count(s, M_Ip6ReasmFails)
     count(s, M_Ip6ReasmTimeout)
-    s.fqdir[FQDIR_IPV6, FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
     if s.fq[q, FQ_FLAGS] & FQ_FIRST_IN:
         _take_up_first(s, q)
         _answer(h, s, as_arena(s.datagram), trace)

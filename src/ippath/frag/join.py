@@ -6,7 +6,7 @@ from ippath.frag.runs import first_run, next_run
 from ippath.frag.store import get_bytes
 from ippath.jit import kernel
 from ippath.tables import (
-    FM_JOINED, FRAG_BLOCK, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET, FRAG_OWNER,
+    FM_JOINED, FM_PIECES, FRAG_BLOCK, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET, FRAG_OWNER,
     FRAG_SKIP, FRAG_STORED, NONE,
 )  # fmt: skip
 
@@ -21,9 +21,10 @@ def copy_header(s, f, count, target, at):
 def copy_payload(s, q, target, at):
     """The data of all fragments, in order, to `target[at]`; their frames are added to `State.joined`.
 
-    Returns how many bytes of the data the capture had up to the first gap that it left.
+    Their ends are in `State.pieces` then.  Returns how many bytes of the data the capture had up to
+    the first gap that it left.
     """
-    frag = s.frag
+    frag, pieces = s.frag, 0
     there, whole, frames = 0, True, s.frag_misc[FM_JOINED]
     run = first_run(s, q)
     while run != NONE:
@@ -40,7 +41,11 @@ def copy_payload(s, q, target, at):
             if frames < s.joined.shape[0]:
                 s.joined[frames] = frag[owner, FRAG_FRAME]
                 frames += 1
+            if pieces < s.pieces.shape[0]:
+                s.pieces[pieces] = end
+                pieces += 1
             f = frag[f, FRAG_NEXT]
         run = next_run(s, run)
     s.frag_misc[FM_JOINED] = frames
+    s.frag_misc[FM_PIECES] = pieces
     return there

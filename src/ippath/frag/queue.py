@@ -15,10 +15,12 @@ from ippath.reasons import DROPPED, HELD
 from ippath.tables import (
     DEVSTAT_RX_DROPPED, FM_FIRST_KEY, FQDIR_HIGH, FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
     FQDIR_QUEUE_CHARGE, FQDIR_TIMEOUT_NS, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_KEY,
-    FQ_FLAGS, FQ_FRAGMENTS, FQ_HASH, FQ_LAST_RUN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT,
+    FQ_FLAGS, FQ_FRAGMENTS, FQ_HASH, FQ_LAST_RUN, FQ_LEAST_HEADERS, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT,
     FQ_NEXT, FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FQ_WHOLE, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT,
     FRAG_OWNER, KEY_WORDS, NONE,
 )  # fmt: skip
+
+ANY_SIZE = 1 << 16  # more than headers can take
 
 
 @hot
@@ -51,6 +53,7 @@ def _create(s, directory, key, bucket, now):
     empty_queue(s, q)
     fq[q, FQ_MAX_SIZE] = 0
     fq[q, FQ_MAX_DF_SIZE] = 0
+    fq[q, FQ_LEAST_HEADERS] = ANY_SIZE
     start_timer(s, q, now + s.fqdir[directory, FQDIR_TIMEOUT_NS])
     charge(s, directory, s.fqdir[directory, FQDIR_QUEUE_CHARGE])
     s.fqdir[directory, FQDIR_QUEUES] += 1

@@ -25,6 +25,7 @@ SECTIONS = (
     ("consumed", "consumed without effect", "blue"),
 )
 MOST_ROWS = 20
+REASSEMBLERS = {"ipv4": "IPv4", "ipv6": "IPv6", "conntrack6": "IPv6 conntrack"}
 
 
 def summary_text(summary: Summary, paper: Paper) -> str:
@@ -188,7 +189,7 @@ def _sockets(summary: Summary, paper: Paper) -> None:
 def _reassembly(summary: Summary, paper: Paper) -> None:
     names = ("fragments", "reassembled", "duplicates", "overlaps", "invalid", "expired", "refused")
     rows = [
-        [family.replace("ipv", "IPv"), *(count_text(counts[name]) for name in names)]
+        [REASSEMBLERS[family], *(count_text(counts[name]) for name in names)]
         for family, counts in summary.reassembly.items()
         if counts["fragments"]
     ]

@@ -2,9 +2,11 @@
 
 This is the one compiled entry of the receive direction.  Reading order = travel order:
 
-    link_input → ip_rcv_core → route_input4 (hint, else tables) → ip_rcv_options
+    link_input → ip_rcv_core (→ ip_defrag, if connections are tracked)
+               → route_input4 (hint, else tables) → ip_rcv_options
                → ip_local_deliver | ip_forward | error route
-    link_input → ip6_rcv_core → route_input6 (hint, else tables)
+    link_input → ip6_rcv_core (→ nf_ct_frag6_gather, if connections are tracked)
+               → route_input6 (hint, else tables)
                → ip6_input | ip6_mc_input | ip6_forward | error route
 
 A receive list ends where the device, the protocol or `receive_list` packets end, or where the next
@@ -14,8 +16,18 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 from __future__ import annotations
 
 from ippath.batch import DIRECTION_OUT
+from ippath.frag.conntrack6 import nf_ct_frag6_gather
 from ippath.frag.expire import expire_due
-from ippath.handles import copy_route, open_bytes, open_column, open_rows, open_state, open_tables
+from ippath.frag.ipv4 import USER_CONNTRACK_IN, ip_defrag
+from ippath.handles import (
+    as_arena,
+    copy_route,
+    open_bytes,
+    open_column,
+    open_rows,
+    open_state,
+    open_tables,
+)
 from ippath.jit import cold, entry, hot
 from ippath.mib import (
     M_Ip6InAddrErrors, M_Ip6InNoRoutes, M_IpExtInBcastOctets, M_IpExtInBcastPkts,
@@ -25,6 +37,7 @@ from ippath.reasons import (
     CONSUMED, DROPPED, R_IP_INADDRERRORS, R_IP_INNOROUTES, R_NONE, R_NOT_SPECIFIED,
     R_UNICAST_IN_L2_MULTICAST, UNSUPPORTED,
 )  # fmt: skip
+from ippath.rx.exthdr_core import is_extension
 from ippath.rx.forward4 import ip_forward
 from ippath.rx.forward6 import ip6_forward
 from ippath.rx.icmp_send import icmp_send
@@ -35,23 +48,23 @@ from ippath.rx.ipv6_input import ip6_rcv_core
 from ippath.rx.link import link_input
 from ippath.rx.local_deliver4 import ip_local_deliver
 from ippath.rx.local_deliver6 import ip6_input, ip6_mc_input
-from ippath.rx.packet import CONTINUE, count, drop
+from ippath.rx.packet import CONTINUE, REASSEMBLED, count, drop
 from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
-    COLLECT_SENT, COLLECT_TAKEN, CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
+    COLLECT_SENT, COLLECT_TAKEN, CONF_CONNTRACK_DEFRAG, CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
     DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES, EHOSTUNREACH,
     EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, FM_DUE_NS, FM_SHORT, HINT_PENDING, HINT_VALID,
     MISC_ALONE, MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
     MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, NO_NETWORK, PACKET_BROADCAST,
     PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
-    SKB_END, SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP,
+    SKB_END, SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP,
     SKB_LEN, SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
     SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SKB_UNCHECKED, SKB_VERDICT, SKB_WIRE_END, V_DEVICES,
     V_LENGTH, V_ROUTE, V_RULE, V_TAKER, V_TRANSPORT, V_WHAT, V_WHERE,
 )  # fmt: skip
-from ippath.trace import T_ERROR_ROUTE, T_L2MCAST, note
+from ippath.trace import T_CONNTRACK4, T_ERROR_ROUTE, T_L2MCAST, note
 from ippath.wire.icmp import (
     ADMIN_PROHIBITED, HOST_UNREACHABLE, ICMP6_UNREACHABLE, ICMP_UNREACHABLE, NET_UNREACHABLE,
     NO_ROUTE, PACKET_FILTERED,
@@ -122,10 +135,35 @@ def ip6_pkt_drop(h, s, data, trace):
 
 @hot
 def ip_receive(h, s, data, trace):
-    """One IPv4 packet from header to verdict (kernel: ip_rcv, ip_rcv_finish)."""
-    skb = s.skb
+    """One IPv4 packet from header to verdict (kernel: ip_rcv)."""
     if ip_rcv_core(s, data, trace) != CONTINUE:
         return
+    if s.skb[SKB_FRAG] and h.conf[CONF_CONNTRACK_DEFRAG]:
+        _track4(h, s, data, trace)
+    else:
+        _ip_rcv_finish(h, s, data, trace)
+
+
+@cold
+def _ip_rcv_datagram(h, s, data, trace):
+    """As `_ip_rcv_finish`, for a datagram that was put together."""
+    _ip_rcv_finish(h, s, data, trace)
+
+
+@cold
+def _track4(h, s, data, trace):
+    """A fragment, and with the last one its datagram (kernel: ipv4_conntrack_defrag)."""
+    note(trace, T_CONNTRACK4)
+    transport = s.skb[SKB_TRANSPORT]
+    if ip_defrag(h, s, data, trace, USER_CONNTRACK_IN) == CONTINUE:
+        _ip_rcv_datagram(h, s, as_arena(s.datagram), trace)
+    s.skb[SKB_TRANSPORT] = transport  # the verdict is that of the fragment
+
+
+@hot
+def _ip_rcv_finish(h, s, data, trace):
+    """Route a packet, and on from there (kernel: ip_rcv_finish)."""
+    skb = s.skb
     if route_input4(h, s, data, trace) != CONTINUE:
         return
     if skb[SKB_IHL] > HEADER and ip_rcv_options(h, s, data, trace) != CONTINUE:
@@ -157,10 +195,37 @@ def ip_receive(h, s, data, trace):
 
 @hot
 def ip6_receive(h, s, data, trace):
-    """One IPv6 packet from header to verdict (kernel: ipv6_rcv, ip6_rcv_finish)."""
-    skb = s.skb
+    """One IPv6 packet from header to verdict (kernel: ipv6_rcv)."""
     if ip6_rcv_core(h, s, data, trace) != CONTINUE:
         return
+    if h.conf[CONF_CONNTRACK_DEFRAG] and is_extension(s.skb[SKB_PROTOCOL]):
+        _track6(h, s, data, trace)
+    else:
+        _ip6_rcv_finish(h, s, data, trace)
+
+
+@cold
+def _ip6_rcv_extended(h, s, data, trace):
+    """As `_ip6_rcv_finish`, for what connection tracking had a look at."""
+    _ip6_rcv_finish(h, s, data, trace)
+
+
+@cold
+def _track6(h, s, data, trace):
+    """A packet with extension headers, maybe the last fragment of a datagram (kernel: ipv6_defrag)."""
+    transport = s.skb[SKB_TRANSPORT]
+    outcome = nf_ct_frag6_gather(h, s, data, trace)
+    if outcome == CONTINUE:
+        _ip6_rcv_extended(h, s, data, trace)
+    elif outcome == REASSEMBLED:
+        _ip6_rcv_extended(h, s, as_arena(s.datagram), trace)
+        s.skb[SKB_TRANSPORT] = transport  # the verdict is that of the fragment
+
+
+@hot
+def _ip6_rcv_finish(h, s, data, trace):
+    """Route a packet, and on from there (kernel: ip6_rcv_finish)."""
+    skb = s.skb
     route_input6(h, s, data, trace)
     if s.hint[SKB_SOCKET] != skb[DST_IDENTITY]:
         ip6_extract_route_hint(h, s)

@@ -15,7 +15,9 @@ from ippath.reasons import (
     R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_SMALL, R_SEGMENT_ROUTING, R_UNHANDLED_PROTO,
 )  # fmt: skip
 from ippath.rx.icmpv6_send import icmp6_send
-from ippath.rx.packet import CONTINUE, DONE, capture_cut, count, drop, unsupported
+from ippath.rx.packet import (
+    ATOMIC_FRAGMENT, CONTINUE, DONE, capture_cut, count, drop, unsupported,
+)  # fmt: skip
 from ippath.tables import (
     CONF_MAX_DST_LENGTH, CONF_MAX_DST_OPTIONS, CONF_MAX_HBH_LENGTH, CONF_MAX_HBH_OPTIONS, DEV_RPL6,
     DEV_SEG6, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_FRAG, SKB_IP, SKB_LEN,
@@ -30,7 +32,6 @@ from ippath.wire.ipv6 import (
 )  # fmt: skip
 from ippath.wire.memory import load8, load16be, load32be
 
-ATOMIC_FRAGMENT = 2  # SKB_FRAG behind a fragment header: none of the bits of a real fragment
 JUMBO_LEAST = 65536
 
 

@@ -25,6 +25,27 @@ def is_extension(header):
 
 
 @kernel
+def find_fragment_header(data, ip, available):
+    """(where its number stands, the fragment header) of the packet at `data[ip]`, or (-1, -1).
+
+    Offsets count from the IPv6 header (kernel: find_prev_fhdr).
+    """
+    number_at, at = NEXT_HEADER, HEADER
+    for _ in range(MAX_EXTENSIONS):
+        header = load8(data, ip + number_at)
+        if header == NEXTHDR_FRAGMENT:
+            return (number_at, at) if at <= available else (-1, -1)
+        if not is_extension(header) or at + 2 > available:
+            break
+        number_at = at
+        if header == NEXTHDR_AUTH:
+            at += (load8(data, ip + at + 1) + 2) * 4
+        else:
+            at += (load8(data, ip + at + 1) + 1) * 8
+    return -1, -1
+
+
+@kernel
 def skip_extensions(data, ip, available):
     """(upper protocol, its offset, offset and flags of the fragment) of the packet at `data[ip]`.
 

@@ -18,12 +18,12 @@ from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
     COLLECT_SENT, DEV_CARRIER, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
     DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, INFO_MTU, MISC_COLLECT, NONE, OPT_SRR,
-    OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_IP, SKB_LEN, SKB_OPTIONS,
+    OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN, SKB_OPTIONS,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_TTL, note
 from ippath.tx.emit import neighbour_answers
-from ippath.tx.ip_output4 import finish_output4, fragment4
+from ippath.tx.ip_output4 import finish_output4, fragment4, refragment4
 from ippath.wire.icmp import (
     FRAGMENTATION_NEEDED, HOST_UNREACHABLE, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE,
     SOURCE_ROUTE_FAILED,
@@ -60,10 +60,10 @@ def ip_forward(h, s, data, trace):
         icmp_send(h, s, data, trace, ICMP_UNREACHABLE, SOURCE_ROUTE_FAILED, 0)
         return drop(s, trace, R_NOT_SPECIFIED)
     count(s, M_IpForwDatagrams)
-    mtu = forward_mtu4(h, s)
+    mtu, received = forward_mtu4(h, s), skb[SKB_FRAG_MAX]
     dont_fragment = load16be(data, ip + FLAGS_OFFSET) & DF
     note(trace, T_MTU, length, mtu, out, dont_fragment != 0)
-    if length > mtu and dont_fragment:
+    if length > mtu and dont_fragment and (received > mtu or not received):
         count(s, M_IpFragFails)
         icmp_send(h, s, data, trace, ICMP_UNREACHABLE, FRAGMENTATION_NEEDED, mtu)
         return drop(s, trace, R_PKT_TOO_BIG)
@@ -77,12 +77,22 @@ def ip_forward(h, s, data, trace):
     if family == 0:
         family, hi, lo = 4, 0, skb[SKB_DST_LO]
     skb[SKB_OUT_DEVICE] = out
+    if dont_fragment and received > mtu:  # all of it fits, but not its fragments as they came
+        count(s, M_IpFragFails)
+        icmp_send(h, s, data, trace, ICMP_UNREACHABLE, FRAGMENTATION_NEEDED, mtu)
+        return drop(s, trace, R_NOT_SPECIFIED)
     if not neighbour_answers(h, trace, out, family, hi, lo):
         icmp_send(h, s, data, trace, ICMP_UNREACHABLE, HOST_UNREACHABLE, 0)
         return drop(s, trace, R_NEIGH_FAILED)
     kind = skb[DST_TYPE]
     kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: copies end where it did
-    if length > mtu:
+    if received:
+        copy_packet(s, data, SCRATCH_PACKET, kept)
+        refragment4(
+            h, s, trace, s.scratch, SCRATCH_PACKET, kept, length, min(mtu, received), out, family,
+            hi, lo, kind,
+        )  # fmt: skip
+    elif length > mtu:
         copy_packet(s, data, SCRATCH_PACKET, kept)
         fragments = fragment4(
             h, s, trace, s.scratch, SCRATCH_PACKET, kept, length, mtu, out, family, hi, lo, kind

@@ -6,7 +6,7 @@ Drops: IP_INADDRERRORS, IP_INHDR (hop limit), PKT_TOO_BIG, NOT_SPECIFIED.
 
 from __future__ import annotations
 
-from ippath.jit import hot
+from ippath.jit import cold, hot
 from ippath.mib import (
     M_Ip6FragFails, M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTooBigErrors, M_Ip6OutForwDatagrams,
 )  # fmt: skip
@@ -14,20 +14,24 @@ from ippath.reasons import (
     R_IP_INADDRERRORS, R_IP_INHDR, R_NOT_SPECIFIED, R_PKT_TOO_BIG, R_QDISC_DROP,
 )  # fmt: skip
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
-from ippath.rx.packet import count, drop, forwarded
+from ippath.rx.packet import DONE, capture_cut, count, drop, forwarded
 from ippath.tables import (
     COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE,
-    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, INFO_MTU, INFO_MTU_LOCK,
-    MISC_COLLECT, NONE, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_IP, SKB_LEN,
+    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, FM_PIECES, INFO_MTU, INFO_MTU_LOCK,
+    MISC_COLLECT, NONE, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_NO_FORWARD6, T_SCOPE6, T_TTL, note
 from ippath.tx.emit import neighbour_answers
-from ippath.tx.ip_output6 import MINIMUM_MTU, finish_output6, route_mtu6
+from ippath.tx.ip_output6 import (
+    MINIMUM_MTU, finish_output6, refragment6, route_mtu6, unfragmentable_part,
+)  # fmt: skip
 from ippath.wire.icmp import (
     ADDRESS_UNREACHABLE, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG, ICMP6_UNREACHABLE, NOT_NEIGHBOUR,
 )  # fmt: skip
-from ippath.wire.ipv6 import HOP_LIMIT, is_link_local, is_loopback, is_multicast, is_unspecified
+from ippath.wire.ipv6 import (
+    FRAGMENT_HEADER, HOP_LIMIT, is_link_local, is_loopback, is_multicast, is_unspecified,
+)  # fmt: skip
 from ippath.wire.memory import copy, load8, store8
 
 
@@ -58,6 +62,72 @@ def _source_may_pass(h, s, data, trace):
 
 
 @hot
+def _next_hop(s):
+    skb = s.skb
+    if skb[DST_GATEWAY_FAMILY]:
+        return skb[DST_GATEWAY_HI], skb[DST_GATEWAY_LO]
+    return skb[SKB_DST_HI], skb[SKB_DST_LO]
+
+
+@hot
+def _is_reachable(h, s, data, trace, hi, lo):
+    """Does the next hop answer?  Else the packet is dropped, and its sender told."""
+    out = s.skb[DST_DEVICE]
+    s.skb[SKB_OUT_DEVICE] = out
+    if neighbour_answers(h, trace, out, 6, hi, lo):
+        return True
+    icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, ADDRESS_UNREACHABLE, 0)
+    drop(s, trace, R_NOT_SPECIFIED)
+    return False
+
+
+@hot
+def _left(h, s, trace):
+    """The packet went to its device; always DONE."""
+    out = s.skb[DST_DEVICE]
+    if h.device[out, DEV_CARRIER] == 0:
+        return drop(s, trace, R_QDISC_DROP)
+    note(trace, T_FORWARD, out)
+    return forwarded(s, trace)
+
+
+@cold
+def _too_big(h, s, data, trace, mtu):
+    """Too big on its way out: for the route, or as fragments that nobody may make smaller."""
+    note(trace, T_MTU, s.skb[SKB_LEN], mtu, s.skb[DST_DEVICE], 1)
+    icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)
+    count(s, M_Ip6FragFails)
+    return drop(s, trace, R_NOT_SPECIFIED)
+
+
+@cold
+def _forward_in_fragments(h, s, data, trace, mtu):
+    """Send on what connection tracking put together, no fragment larger than they came."""
+    skb = s.skb
+    length, kept, received = skb[SKB_LEN], skb[SKB_AVAIL], skb[SKB_FRAG_MAX]
+    first = length - s.pieces[s.frag_misc[FM_PIECES] - 1] + s.pieces[0]
+    header, number_at = unfragmentable_part(data, min(first, kept))
+    if header < 0:
+        if kept < first:
+            return capture_cut(s, trace, first)
+        count(s, M_Ip6FragFails)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if received > mtu:
+        return _too_big(h, s, data, trace, mtu)
+    limit = max(received, MINIMUM_MTU)
+    if limit < header + FRAGMENT_HEADER + 8:
+        return _too_big(h, s, data, trace, limit)
+    hi, lo = _next_hop(s)
+    if not _is_reachable(h, s, data, trace, hi, lo):
+        return DONE
+    copy(s.scratch, 0, data, skb[SKB_IP], kept)
+    store8(s.scratch, HOP_LIMIT, load8(s.scratch, HOP_LIMIT) - 1)
+    group = is_multicast(skb[SKB_DST_HI])
+    refragment6(h, s, trace, kept, length, limit, header, number_at, skb[DST_DEVICE], hi, lo, group)
+    return _left(h, s, trace)
+
+
+@hot
 def ip6_forward(h, s, data, trace):
     """Forward the packet in hand; always DONE."""
     skb = s.skb
@@ -83,32 +153,25 @@ def ip6_forward(h, s, data, trace):
         return drop(s, trace, R_IP_INADDRERRORS)
     count(s, M_Ip6OutForwDatagrams)
     mtu = forward_mtu6(h, s)
+    received = skb[SKB_FRAG_MAX]
     note(trace, T_MTU, length, mtu, out, 1)
-    if length > mtu:
+    if length > mtu and (received > mtu or not received):
         icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)
         count(s, M_Ip6InTooBigErrors)
         count(s, M_Ip6FragFails)
         return drop(s, trace, R_PKT_TOO_BIG)
     skb[SKB_TTL_SPENT] = 1
     mtu = route_mtu6(h, skb[DST_INFO], out)  # any metric counts from here on, locked or not
+    if received and (length > mtu or length > received):
+        return _forward_in_fragments(h, s, data, trace, mtu)
     if length > mtu:
-        note(trace, T_MTU, length, mtu, out, 1)
-        icmp6_send(h, s, data, trace, ICMP6_TOO_BIG, 0, mtu)
-        count(s, M_Ip6FragFails)
-        return drop(s, trace, R_NOT_SPECIFIED)
-    hi, lo = skb[SKB_DST_HI], skb[SKB_DST_LO]
-    if skb[DST_GATEWAY_FAMILY]:
-        hi, lo = skb[DST_GATEWAY_HI], skb[DST_GATEWAY_LO]
-    skb[SKB_OUT_DEVICE] = out
-    if not neighbour_answers(h, trace, out, 6, hi, lo):
-        icmp6_send(h, s, data, trace, ICMP6_UNREACHABLE, ADDRESS_UNREACHABLE, 0)
-        return drop(s, trace, R_NOT_SPECIFIED)
+        return _too_big(h, s, data, trace, mtu)
+    hi, lo = _next_hop(s)
+    if not _is_reachable(h, s, data, trace, hi, lo):
+        return DONE
     kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: the copy ends where it did
     if s.misc[MISC_COLLECT] & COLLECT_SENT:
         copy(s.scratch, 0, data, ip, kept)
         store8(s.scratch, HOP_LIMIT, hop_limit - 1)
     finish_output6(h, s, s.scratch, 0, kept, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))
-    if h.device[out, DEV_CARRIER] == 0:
-        return drop(s, trace, R_QDISC_DROP)
-    note(trace, T_FORWARD, out)
-    return forwarded(s, trace)
+    return _left(h, s, trace)

@@ -17,6 +17,7 @@ from ippath.wire.memory import copy, store8
 
 CONTINUE, DONE = 0, 1
 REASSEMBLED = 2  # go on with the datagram in `State.datagram`
+ATOMIC_FRAGMENT = 2  # SKB_FRAG behind a fragment header: none of the bits of a real fragment
 
 
 @hot

@@ -12,14 +12,14 @@ from ippath.mib import (
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
 )  # fmt: skip
 from ippath.tables import (
-    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, INFO_MTU, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
+    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, INFO_MTU, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
     RES_INFO, RES_NH, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
-from ippath.trace import T_FRAGMENTED, note
+from ippath.trace import T_FRAGMENTED, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
 from ippath.wire.checksum import checksum
 from ippath.wire.ipv4 import (
-    CHECKSUM, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF, OFFSET_MASK,
+    CHECKSUM, DF, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF, OFFSET_MASK,
     TOTAL_LENGTH, VERSION_IHL,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load16be, store8, store16be
@@ -62,43 +62,102 @@ def _blank_options(buf, at, ihl):
         here += size
 
 
+@kernel
+def _send_fragment4(
+    h, s, buf, at, kept, ihl, start, part, word, device, family, hi, lo, kind
+):  # fmt: skip
+    """Send `part` bytes of data from byte `start` on, under the packet's header with `word` in it."""
+    work = s.scratch
+    copy(work, SCRATCH_FRAGMENT, buf, at, ihl)
+    there = max(0, min(part, kept - ihl - start))
+    copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + start, there)
+    if start and load16be(buf, at + FLAGS_OFFSET) & OFFSET_MASK == 0:
+        # a later fragment has the options that it should have
+        _blank_options(work, SCRATCH_FRAGMENT, ihl)
+    store16be(work, SCRATCH_FRAGMENT + FLAGS_OFFSET, word)
+    store16be(work, SCRATCH_FRAGMENT + TOTAL_LENGTH, ihl + part)
+    store16be(work, SCRATCH_FRAGMENT + CHECKSUM, 0)
+    store16be(work, SCRATCH_FRAGMENT + CHECKSUM, checksum(work, SCRATCH_FRAGMENT, ihl))
+    finish_output4(
+        h, s, work, SCRATCH_FRAGMENT, ihl + there, ihl + part, device, family, hi, lo, kind
+    )
+    s.counters[M_IpFragCreates] += 1
+
+
+@kernel
+def _cut4(h, s, buf, at, kept, size, mtu, flags, device, family, hi, lo, kind):
+    """Cut the packet at `buf[at]` into fragments that fit `mtu`, `flags` in each; how many."""
+    ihl = (load8(buf, at + VERSION_IHL) & 15) * 4
+    word = load16be(buf, at + FLAGS_OFFSET)
+    base, more_after = word & OFFSET_MASK, word & MF
+    if (mtu - ihl) & ~7 < 8:
+        return 0
+    left, done, fragments = size - ihl, 0, 0
+    while left > 0:
+        part = min(left, mtu - ihl)
+        if part < left:
+            part &= ~7
+        left -= part
+        word = flags | (base + (done >> 3)) | (MF if left > 0 or more_after else 0)
+        _send_fragment4(
+            h, s, buf, at, kept, ihl, done, part, word, device, family, hi, lo, kind
+        )  # fmt: skip
+        done += part
+        fragments += 1
+    s.counters[M_IpFragOKs] += 1
+    return fragments
+
+
 @cold
 def fragment4(h, s, trace, buf, at, kept, size, mtu, device, family, hi, lo, kind):
     """Cut the packet at `buf[at]` into fragments that fit `mtu` and send them; returns how many.
 
     `buf` has the first `kept` of the packet's `size` bytes, its header at least.
     """
-    ihl = (load8(buf, at + VERSION_IHL) & 15) * 4
-    flags = load16be(buf, at + FLAGS_OFFSET)
-    base, more_after = flags & OFFSET_MASK, flags & MF
-    room = (mtu - ihl) & ~7
-    if room < 8:
-        return 0
-    left, done, fragments = size - ihl, 0, 0
-    work = s.scratch
-    while left > 0:
-        part = min(left, mtu - ihl)
-        if part < left:
-            part &= ~7
-        copy(work, SCRATCH_FRAGMENT, buf, at, ihl)
-        there = max(0, min(part, kept - ihl - done))
-        copy(work, SCRATCH_FRAGMENT + ihl, buf, at + ihl + done, there)
-        if done and base == 0:  # a later fragment has the options that it should have
-            _blank_options(work, SCRATCH_FRAGMENT, ihl)
-        left -= part
-        word = (base + (done >> 3)) | (MF if left > 0 or more_after else 0)
-        store16be(work, SCRATCH_FRAGMENT + FLAGS_OFFSET, word)
-        store16be(work, SCRATCH_FRAGMENT + TOTAL_LENGTH, ihl + part)
-        store16be(work, SCRATCH_FRAGMENT + CHECKSUM, 0)
-        store16be(work, SCRATCH_FRAGMENT + CHECKSUM, checksum(work, SCRATCH_FRAGMENT, ihl))
-        finish_output4(
-            h, s, work, SCRATCH_FRAGMENT, ihl + there, ihl + part, device, family, hi, lo, kind
-        )
-        s.counters[M_IpFragCreates] += 1
-        done += part
-        fragments += 1
-    s.counters[M_IpFragOKs] += 1
+    fragments = _cut4(h, s, buf, at, kept, size, mtu, 0, device, family, hi, lo, kind)
     note(trace, T_FRAGMENTED, fragments, mtu)
+    return fragments
+
+
+@kernel
+def pieces_fit(s, skip, room):
+    """Can the datagram that was put together leave in the fragments in which it came?
+
+    `skip` bytes stand before the data that is cut, counted from the data as it came; `room` bytes
+    fit into a fragment.  All but the last have to be multiples of 8 (kernel: "correct geometry").
+    """
+    pieces, done = s.frag_misc[FM_PIECES], skip
+    for k in range(pieces):
+        part = s.pieces[k] - done
+        if part > room or (part & 7 and k < pieces - 1):
+            return False
+        done = s.pieces[k]
+    return pieces > 1
+
+
+@cold
+def refragment4(h, s, trace, buf, at, kept, size, limit, device, family, hi, lo, kind):
+    """Send a datagram that was put together in fragments of `limit` bytes at most; how many.
+
+    As they came, if they fit; else cut anew, with DF if the largest had it (kernel:
+    ip_do_fragment, IPSKB_FRAG_PMTU).
+    """
+    ihl = (load8(buf, at + VERSION_IHL) & 15) * 4
+    as_they_came = pieces_fit(s, 0, limit - ihl)
+    if as_they_came:
+        fragments, done = s.frag_misc[FM_PIECES], 0
+        for k in range(fragments):
+            part = s.pieces[k] - done
+            word = done >> 3 | (MF if k < fragments - 1 else 0)
+            _send_fragment4(
+                h, s, buf, at, kept, ihl, done, part, word, device, family, hi, lo, kind
+            )  # fmt: skip
+            done += part
+        s.counters[M_IpFragOKs] += 1
+    else:
+        flags = load16be(buf, at + FLAGS_OFFSET) & DF
+        fragments = _cut4(h, s, buf, at, kept, size, limit, flags, device, family, hi, lo, kind)
+    note(trace, T_REFRAGMENTED, fragments, as_they_came, limit)
     return fragments
 
 

@@ -11,19 +11,21 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, INFO_MTU,
+    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES, INFO_MTU,
     NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH, RES_TYPE, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
-from ippath.trace import T_FRAGMENTED, T_LOOPED6, note
+from ippath.trace import T_FRAGMENTED, T_LOOPED6, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
+from ippath.tx.ip_output4 import pieces_fit
 from ippath.wire.ipv6 import (
-    DESTINATION, FRAGMENT_HEADER, HEADER, MORE_FRAGMENTS, NEXTHDR_FRAGMENT, NEXT_HEADER,
-    PAYLOAD_LENGTH, is_multicast,
+    DESTINATION, FRAGMENT_HEADER, HEADER, MORE_FRAGMENTS, NEXTHDR_DEST, NEXTHDR_FRAGMENT,
+    NEXTHDR_HOP, NEXTHDR_ROUTING, NEXT_HEADER, PAYLOAD_LENGTH, is_multicast,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load64be, store8, store16be, store32be
 
 MINIMUM_MTU = 1280
 LARGEST_MTU = 0xFFF8  # IP6_MAX_MTU, for routes by the loopback device
+LINK_ROOM = 16  # LL_RESERVED_SPACE of devices without and with Ethernet headers
 
 
 @hot
@@ -46,36 +48,111 @@ def finish_output6(h, s, buf, at, kept, size, device, hi, lo, group):
     emit(h, s, buf, at, kept, size, device, 6, hi, lo, False)
 
 
-@cold
-def _fragment6(h, s, trace, size, mtu, device, hi, lo, group):
-    """Cut the packet of `size` bytes in scratch into fragments that fit `mtu`, and send them."""
-    buf = s.scratch
-    number = random32(s)
-    header = load8(buf, NEXT_HEADER)
-    body = size - HEADER
-    room = (mtu - HEADER - FRAGMENT_HEADER) & ~7
-    if room < 8:
-        s.counters[M_Ip6FragFails] += 1
-        return
+@kernel
+def _send_fragment6(
+    h, s, kept, header, number_at, number, ident, start, part, more, device, hi, lo, group
+):  # fmt: skip
+    """Send `part` bytes behind the first `header + start` of the packet in scratch as a fragment.
+
+    Its headers are the packet's first `header` bytes; the protocol number at `number_at` of them
+    moves into the fragment header.
+    """
+    buf, at = s.scratch, SCRATCH_FRAGMENT + header
+    copy(buf, SCRATCH_FRAGMENT, buf, 0, header)
+    store8(buf, SCRATCH_FRAGMENT + number_at, NEXTHDR_FRAGMENT)
+    store16be(
+        buf, SCRATCH_FRAGMENT + PAYLOAD_LENGTH, header - HEADER + FRAGMENT_HEADER + part
+    )  # fmt: skip
+    store8(buf, at, number)
+    store8(buf, at + 1, 0)
+    store16be(buf, at + 2, start | (MORE_FRAGMENTS if more else 0))
+    store32be(buf, at + 4, ident)
+    there = max(0, min(part, kept - header - start))
+    copy(buf, at + FRAGMENT_HEADER, buf, header + start, there)
+    before = header + FRAGMENT_HEADER
+    finish_output6(
+        h, s, buf, SCRATCH_FRAGMENT, before + there, before + part, device, hi, lo, group
+    )
+    s.counters[M_Ip6FragCreates] += 1
+
+
+@kernel
+def _cut6(h, s, kept, size, header, number_at, mtu, device, hi, lo, group):
+    """Cut the packet of `size` bytes in scratch into fragments that fit `mtu`; how many."""
+    ident, number = random32(s), load8(s.scratch, number_at)
+    body, room = size - header, mtu - header - FRAGMENT_HEADER
     done, fragments = 0, 0
-    at = SCRATCH_FRAGMENT + HEADER
     while done < body:
         part = min(body - done, room)
-        copy(buf, SCRATCH_FRAGMENT, buf, 0, HEADER)
-        store8(buf, SCRATCH_FRAGMENT + NEXT_HEADER, NEXTHDR_FRAGMENT)
-        store16be(buf, SCRATCH_FRAGMENT + PAYLOAD_LENGTH, FRAGMENT_HEADER + part)
-        store8(buf, at, header)
-        store8(buf, at + 1, 0)
-        store16be(buf, at + 2, done | (MORE_FRAGMENTS if done + part < body else 0))
-        store32be(buf, at + 4, number)
-        copy(buf, at + FRAGMENT_HEADER, buf, HEADER + done, part)
-        total = HEADER + FRAGMENT_HEADER + part
-        finish_output6(h, s, buf, SCRATCH_FRAGMENT, total, total, device, hi, lo, group)
-        s.counters[M_Ip6FragCreates] += 1
+        if part < body - done:
+            part &= ~7
+        more = done + part < body
+        _send_fragment6(
+            h, s, kept, header, number_at, number, ident, done, part, more, device, hi, lo, group
+        )  # fmt: skip
         done += part
         fragments += 1
     s.counters[M_Ip6FragOKs] += 1
+    return fragments
+
+
+@cold
+def _fragment6(h, s, trace, size, mtu, device, hi, lo, group):
+    """Cut the packet of `size` bytes in scratch into fragments that fit `mtu`, and send them."""
+    if mtu < HEADER + FRAGMENT_HEADER + 8:
+        s.counters[M_Ip6FragFails] += 1
+        return
+    fragments = _cut6(h, s, size, size, HEADER, NEXT_HEADER, mtu, device, hi, lo, group)
     note(trace, T_FRAGMENTED, fragments, mtu)
+
+
+@kernel
+def unfragmentable_part(buf, first):
+    """(bytes that every fragment repeats, where the number of what follows stands) of a packet.
+
+    Its first fragment had `first` bytes, in which the headers have to end, else (-1, 0) (kernel:
+    ip6_find_1stfragopt; RFC 8200 section 4.5).
+    """
+    number_at, at, routed = NEXT_HEADER, HEADER, False
+    while at <= first:
+        number = load8(buf, number_at)
+        if number == NEXTHDR_ROUTING:
+            routed = True
+        elif number != NEXTHDR_HOP and (number != NEXTHDR_DEST or routed):
+            return at, number_at
+        if at + 2 > first:
+            break
+        number_at = at
+        at += (load8(buf, at + 1) + 1) * 8
+    return -1, 0
+
+
+@cold
+def refragment6(h, s, trace, kept, size, limit, header, number_at, device, hi, lo, group):
+    """Send the datagram in scratch, which was put together, in fragments of `limit` bytes at most.
+
+    As they came, if they fit; else cut anew (kernel: ip6_fragment).  `header` and `number_at` are
+    its `unfragmentable_part`.
+    """
+    pieces = s.frag_misc[FM_PIECES]
+    skip = header - (size - s.pieces[pieces - 1])  # headers that came as data of the first
+    # each needs room for the headers in front of it, and for those of the link
+    there = s.frag_misc[FM_HEADROOM] >= header + FRAGMENT_HEADER + LINK_ROOM
+    as_they_came = there and pieces_fit(s, skip, limit - header - FRAGMENT_HEADER)
+    if as_they_came:
+        ident, number = random32(s), load8(s.scratch, number_at)
+        fragments, done = pieces, skip
+        for k in range(fragments):
+            end, more = s.pieces[k], k < fragments - 1
+            _send_fragment6(
+                h, s, kept, header, number_at, number, ident, done - skip, end - done, more,
+                device, hi, lo, group,
+            )  # fmt: skip
+            done = end
+        s.counters[M_Ip6FragOKs] += 1
+    else:
+        fragments = _cut6(h, s, kept, size, header, number_at, limit, device, hi, lo, group)
+    note(trace, T_REFRAGMENTED, fragments, as_they_came, limit)
 
 
 @kernel

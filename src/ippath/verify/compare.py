@@ -10,6 +10,7 @@ from ippath.verify.outcome import Answer, Datagram, Outcome
 from ippath.verify.scenario import Scenario
 
 LATE = ("FRAG_TOO_FAR", "FRAG_REASM_TIMEOUT")  # reasons why fragments that are held are dropped
+PIECES = "skb_release_data"  # the fragments of a datagram that was used up are freed as if dropped
 SHOWN = 8  # packets of a step that a message shows
 
 
@@ -135,7 +136,7 @@ def _reasons(theirs: Outcome, mine: Outcome) -> list[str]:
     copy of a packet whose other copies arrive.  Timers that ran under another thread's name are not
     seen.
     """
-    kernel = [reason for reason, _ in theirs.drops if reason not in LATE]
+    kernel = [r for r, where in theirs.drops if r not in LATE and where != PIECES]
     ours = [reason for reason, _ in mine.drops if reason not in LATE]
     late = [Counter(r for r, _ in o.drops if r in LATE) + Counter(o.late) for o in (theirs, mine)]
     if late[0] != late[1] and not (theirs.kind == "wait" and late[0] <= late[1]):
@@ -144,11 +145,7 @@ def _reasons(theirs: Outcome, mine: Outcome) -> list[str]:
         return []
     if theirs.kind == "packet":
         allowed = set(kernel)
-        # pieces of a datagram that was used up are freed as if dropped
-        joined = any(f"{family}ReasmOKs" in theirs.counters for family in ("Ip", "Ip6"))
         if not kernel or theirs.datagrams or "NEIGH_QUEUEFULL" in kernel:
-            allowed.add("NONE")
-        if joined and set(kernel) == {"NOT_SPECIFIED"}:
             allowed.add("NONE")
         one = ours[0] if ours else "NONE"
         return [] if one in allowed else [f"drop reason: kernel {kernel or 'none'}, ippath {one}"]

@@ -75,8 +75,9 @@ class Normal:
     def _made6(self, ip: bytes) -> bytes:
         fixed = bytearray(ip)
         fixed[1:4] = bytes([ip[1] & 0xF0, 0, 0])
-        if ip[6] == 44 and len(ip) >= 48:  # a fragment header first: its identification
-            fixed[44:48] = bytes(4)
+        at = _fragment_header(ip)
+        if at:
+            fixed[at + 4 : at + 8] = bytes(4)
         return bytes(fixed)
 
     def _made4(self, ip: bytes, forwarded: bool) -> bytes:
@@ -100,8 +101,17 @@ class Normal:
 def _flow(ip: bytes) -> bytes:
     """What tells packets apart: identification or flow label, protocol, addresses."""
     if len(ip) >= 40 and ip[0] >> 4 == 6:
-        return ip[1:4] + ip[6:7] + ip[8:40]
+        at = _fragment_header(ip)
+        return ip[1:4] + ip[6:7] + ip[8:40] + (ip[at + 4 : at + 8] if at else b"")
     return ip[4:6] + ip[9:10] + ip[12:20] if len(ip) >= 20 and ip[0] >> 4 == 4 else b""
+
+
+def _fragment_header(ip: bytes) -> int:
+    """Where the fragment header of an IPv6 packet stands, 0 if it has none."""
+    number, at = ip[6], 40
+    while number in (0, 43, 60) and len(ip) >= at + 8:
+        number, at = ip[at], at + 8 * (ip[at + 1] + 1)
+    return at if number == 44 and len(ip) >= at + 8 else 0
 
 
 def _clear_timestamps(ip: bytearray, header: int, size: int) -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ippath.verify import dscp_rules
+from ippath.verify.connection_tracking import track_connections
 from ippath.verify.namespace import (
     Drops, KernelError, NapiThreads, available, enter_new_network, in_child, open_tun,
     read_counters, set_carrier, trace_instance, write_sysctl,
@@ -175,6 +176,9 @@ class Session:
     # --- making the host ------------------------------------------------------------------------------
 
     def apply(self, line: str) -> None:
+        words = line.replace("=", " = ").split()
+        if words[:2] == ["switch", "conntrack_defrag"] and words[-1] == "on":
+            track_connections()
         if not line or line.startswith(("switch ", "map ", "table ")):
             return
         words = line.split()
