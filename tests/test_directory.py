@@ -59,7 +59,7 @@ def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
     return T.Fib(
         table=table, start_hi=np.concatenate([before, high]),
         start_lo=np.concatenate([before, low]), leaf=np.arange(first + len(starts)), top=top,
-        node=nothing, route=nothing, info=nothing, nexthop=nothing, rule=nothing, local_key=nothing,
+        node=nothing, route=nothing, info=nothing, nexthop=nothing, bucket=nothing, rule=nothing, local_key=nothing,
     )  # fmt: skip
 
 

@@ -661,7 +661,7 @@ ERRORS: dict[str, tuple[str, int, int, str, str | None]] = {
     "unknown first word": ("\nlisen udp 0.0.0.0:53", 2, 1, "listen", "listen"),
     "nothing known": ("qqqq", 1, 1, "expected a line for ip", None),
     "unknown object": ("ip rulez add lookup 100", 1, 4, "expected route, rule", "rule"),
-    "object that is not modelled": ("ip nexthop add id 1", 1, 4, "not supported", None),
+    "object that is not modelled": ("ip netconf show", 1, 4, "not supported", None),
     "unknown option": ("ip -7 route", 1, 4, "option of ip", None),
     "another namespace": ("ip -n blue route", 1, 4, "namespace", None),
     "route type": (
@@ -696,7 +696,7 @@ ERRORS: dict[str, tuple[str, int, int, str, str | None]] = {
     "router preference": ("ip -6 route add default dev lo pref hihg", 1, 37, "low, medium or high", "high"),
     "from of IPv4": ("ip route add 10.0.0.0/8 from 11.0.0.0/8 dev lo", 1, 25, "write a rule", None),
     "encapsulation": ("ip route add 10.0.0.0/8 encap mpls 1 dev lo", 1, 25, "not supported", None),
-    "nexthop object alone": ("ip route add 10.0.0.0/8 nhid 5", 1, 25, "via and dev", None),
+    "nexthop object alone": ("ip route add 10.0.0.0/8 nhid 5", 1, 25, "does not exist", None),
     "via and nexthop": (
         "ip route add 10.0.0.0/8 dev lo nexthop dev lo", 1, 32, "either via and dev or nexthop", None,
     ),

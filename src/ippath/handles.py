@@ -22,7 +22,7 @@ from ippath.jit import CHECKED, COMPILED
 _FIB = {
     "table": T.TABLE_COLUMNS, "start_hi": 0, "start_lo": 0, "leaf": 0, "top": 0,
     "node": T.NODE_COLUMNS, "route": T.ROUTE_COLUMNS, "info": T.INFO_COLUMNS, "nexthop": T.NH_COLUMNS,
-    "rule": T.RULE_COLUMNS, "local_key": 0,
+    "bucket": 0, "rule": T.RULE_COLUMNS, "local_key": 0,
 }  # fmt: skip
 _TABLES: dict[str, Any] = {
     "conf": 0, "device": T.DEV_COLUMNS, "vlan": T.VLAN_COLUMNS, "address": T.ADDR_COLUMNS,

@@ -94,6 +94,24 @@ class Nexthop:
     scope: int = SCOPE_NOWHERE  # filled when the route is added (kernel: nhc_scope)
     dead: bool = False
     linkdown: bool = False
+    blackhole: bool = False  # of an object of `ip nexthop`
+
+
+@dataclass
+class NexthopObject:
+    """One object of `ip nexthop`: a next hop, a blackhole, or a group of such objects."""
+
+    id: int
+    family: int = 4  # 0: a group
+    hop: Nexthop | None = None  # None: a group
+    fdb: bool = False  # for bridges and VXLAN, not for routes
+    members: list[tuple[int, int]] = field(default_factory=list)  # of a group: id and weight
+    resilient: bool = False  # a group that changes the ways of as few flows as it can
+    buckets: list[int] = field(default_factory=list)  # of a resilient group: the member of each
+    idle_timer: float = -1  # seconds; -1: as before, or 120
+    unbalanced_timer: float = -1  # seconds; -1: as before, or 0
+    protocol: str = "unspec"
+    line: str = ""
 
 
 @dataclass
@@ -118,6 +136,7 @@ class Route:
     hoplimit: int = 0
     preference: str = "medium"  # IPv6 router preference
     nhid: int = 0  # the object of `ip nexthop` that `nexthops` follow; 0: none
+    group: bool = False  # that object is a group
     line: str = ""  # as written, for messages and explanations
 
 
@@ -190,6 +209,8 @@ class Host:
     devices: list[Device] = field(default_factory=list)  # [0] is always lo
     routes: list[Route] = field(default_factory=list)  # in insertion order, automatic ones too
     rules: list[Rule] = field(default_factory=list)  # in insertion order, defaults too
+    nexthops: dict[int, NexthopObject] = field(default_factory=dict)
+    last_nexthop: int = 0  # the number that was last given to an object without one
     neighbours: list[Neighbour] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     protocols: set[tuple[int, int]] = field(default_factory=set)  # extra handlers (family, number)

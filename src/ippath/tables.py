@@ -69,8 +69,11 @@ SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = rang
     INFO_TYPE, INFO_SCOPE, INFO_TOS, INFO_METRIC, INFO_NH_FIRST, INFO_NH_COUNT, INFO_PREFSRC_SET,
     INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_MTU, INFO_MTU_LOCK, INFO_PREFERENCE, INFO_HOPLIMIT,
     INFO_ANYCAST,  # the subnet-router anycast address of a network, not a route added by hand
+    INFO_OBJECT,  # OBJECT_*: whether the next hops are those of an object of `ip nexthop`
+    INFO_BUCKET_FIRST, INFO_BUCKET_COUNT,  # of a resilient group, in Fib.bucket
     INFO_COLUMNS,
-) = range(15)  # fmt: skip
+) = range(18)  # fmt: skip
+OBJECT_NONE, OBJECT_SINGLE, OBJECT_BLACKHOLE, OBJECT_GROUP = range(4)
 # a leaf is a node, NONE, or below that the only route of its node: -2 - (route << 24 | info)
 LEAF_INFO_BITS = 24
 (
@@ -161,6 +164,7 @@ class Fib(NamedTuple):
     route: np.ndarray  # [routes, ROUTE_COLUMNS]
     info: np.ndarray  # [infos, INFO_COLUMNS]
     nexthop: np.ndarray  # [next hops, NH_COLUMNS]
+    bucket: np.ndarray  # of resilient groups: the place of each bucket's member among the next hops
     rule: np.ndarray  # [rules, RULE_COLUMNS], by preference
     local_key: np.ndarray  # IPv4: the host's addresses, a hash set (open addressing)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ippath.config.host_file import Script
+from ippath.config.ip_nexthop import nexthop_line
 from ippath.config.ip_route_get import reader_of
 from ippath.config.printed_routes import read_selection, show
 from ippath.verify.namespace import KernelError, in_child, kernel_version
@@ -36,7 +38,9 @@ ip addr add 2001:db8:9::1/128 dev lo
 """
 LINES = 40  # told to one host
 DEVICES = ("r0", "r0", "r1", "r1", "r2")
-LISTED = ("route show table all", "-6 route show table all", "rule", "-6 rule")
+LISTED = (
+    "nexthop", "route show table all", "-6 route show table all", "rule", "-6 rule",
+)  # fmt: skip
 _PREFIXES4 = ("77.0.0.0/8", "77.1.0.0/16", "77.1.2.0/24", "default", "10.0.0.0/16", "10.2.0.0/24")
 _PREFIXES6 = ("2001:db8:77::/48", "2001:db8:77:1::/64", "default", "2001:db8:2::/64")
 
@@ -56,6 +60,7 @@ class Changes:
         self.random = random.Random(seed)
         self.kinds: list[tuple[int, Callable[[], str]]] = [
             (60, self.route), (5, self.address), (4, self.link), (4, self.rule), (2, self.flush),
+            (30, self.nexthop),
         ]  # fmt: skip
 
     def some(self, chance: float) -> bool:
@@ -157,6 +162,39 @@ class Changes:
             words += ["scope", pick(("link", "host", "global"))]
         return " ".join(filter(None, [*words, several]))
 
+    def by_nexthop(self, ip: str, verb: str, family: int) -> str:
+        """A change of one route that goes by an object."""
+        pick = self.random.choice
+        prefix = pick(_PREFIXES4 if family == 4 else _PREFIXES6)
+        kind = pick(("blackhole", "local")) if self.some(0.06) else ""
+        words = [ip, "route", verb, kind, prefix, "nhid", str(pick(range(1, 8)))]
+        return " ".join(filter(None, [*words, *self.place(family, True)]))
+
+    def nexthop(self) -> str:
+        """An object comes, goes or changes."""
+        pick = self.random.choice
+        number = pick(range(1, 8))
+        verb = pick(("add", "add", "add", "replace", "replace", "del"))
+        if verb == "del":
+            return f"ip nexthop del id {number}"
+        family, ip = self.family()
+        kind = self.random.random()
+        if kind < 0.08:
+            what = "blackhole"
+        elif kind < 0.4:
+            members = self.random.sample(range(1, 8), pick((1, 2, 2, 3)))
+            what = "group " + "/".join(f"{n},{pick((1, 3))}" for n in members)
+            ip = "ip"
+            if self.some(0.4):
+                what += f" type resilient{pick(('', ' buckets 8', ' buckets 8', ' buckets 16'))}"
+        elif kind < 0.5:
+            what = f"dev {pick(DEVICES)}"
+        else:
+            what = f"via {self.gateway(family)} dev {pick(DEVICES)}"
+            if self.some(0.1):
+                what += " onlink"
+        return f"{ip} nexthop {verb} id {number} {what}"
+
     def address(self) -> str:
         """An address comes or goes."""
         pick = self.random.choice
@@ -254,6 +292,51 @@ ip -6 route add 3000::/16 nexthop via 2001:db8::2 nexthop via 2001:db8:1::2; ip 
 ip link set r0 down; ip addr add 2001:db8:5::1/64 dev r0
 ip link set r0 down; ip addr add 2001:db8:5::1/64 dev r0; ip link set r0 up
 ip link set r0 down; ip -6 route add local 3000::/16 dev r0
+ip nexthop add id 1 via 10.0.0.2 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1,3/2; ip route add 77.0.0.0/8 nhid 5
+ip nexthop add id 1 via 2001:db8::2 dev r0; ip route add 77.0.0.0/8 nhid 1; ip -6 route add 3000::/16 nhid 1
+ip nexthop add id 1 blackhole; ip route add 77.0.0.0/8 nhid 1; ip -6 route add 3000::/16 nhid 1
+ip -6 nexthop add id 1 blackhole; ip nexthop add id 2 group 1; ip -6 route add 3000::/16 nhid 2
+ip nexthop add id 1 dev r0; ip route add blackhole 77.0.0.0/8 nhid 1; ip route add local 78.0.0.0/8 nhid 1; ip nexthop del id 1
+ip nexthop add id 1 via 10.0.0.2 dev r0; ip route add local 78.0.0.0/8 nhid 1
+ip nexthop add id 1 via 99.0.0.2 dev r0 onlink; ip route add 78.0.0.0/8 nhid 1 scope link
+ip -6 nexthop add id 1 dev r0; ip -6 route add 3000::/16 from 2001:db8::/64 nhid 1
+ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1 dev r0
+ip nexthop add dev r0; ip nexthop add id 3 dev r0; ip nexthop add dev r1; ip nexthop add dev r1
+ip nexthop add id 1 dev r0; ip nexthop add id 1 dev r1
+ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1; ip nexthop replace id 1 via 10.1.0.2 dev r1
+ip -6 nexthop add id 1 dev r0; ip -6 route add 3000::/16 nhid 1; ip nexthop replace id 1 via 10.1.0.2 dev r1
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip route add 77.0.0.0/8 nhid 5; ip nexthop replace id 2 via 10.0.0.9 dev r0
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip nexthop replace id 2 blackhole
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip nexthop add id 6 group 5
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip nexthop replace id 5 dev r0
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop replace id 1 group 2
+ip nexthop add id 1 dev r0; ip nexthop add id 5 group 1 type resilient
+ip nexthop add id 1 dev r0; ip nexthop add id 5 group 1 type resilient buckets 4; ip nexthop replace id 5 group 1
+ip nexthop add id 1 dev r0; ip nexthop add id 5 group 1 type resilient buckets 4 idle_timer 7; ip nexthop replace id 5 group 1,3 type resilient unbalanced_timer 9
+ip nexthop add id 1 dev r0; ip nexthop add id 5 group 1 type resilient buckets 8; ip nexthop replace id 5 group 1 type resilient buckets 16
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip route add 77.0.0.0/8 nhid 5; ip nexthop del id 1
+ip nexthop add id 1 dev r0; ip nexthop add id 5 group 1; ip route add 77.0.0.0/8 nhid 5; ip nexthop del id 1
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip route add 77.0.0.0/8 nhid 5; ip link set r1 down
+ip -6 nexthop add id 1 dev r0; ip -6 nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip -6 route add 3000::/16 nhid 5; ip link set r1 down; ip link set r1 up
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 5 group 1/2; ip route add 77.0.0.0/8 nhid 5; ip link set r1 carrier off
+ip link set r1 down; ip nexthop add id 1 dev r1
+ip link set r1 carrier off; ip nexthop add id 1 dev r1
+ip nexthop add id 1 via 99.0.0.2 dev r0
+ip nexthop add id 1 dev r0 onlink
+ip nexthop add id 1 via 10.0.0.2
+ip nexthop add id 1 via 10.0.0.2 fdb; ip route add 77.0.0.0/8 nhid 1
+ip nexthop add id 1 via 10.0.0.2 fdb; ip nexthop add id 2 group 1
+ip nexthop add id 1 dev r0; ip nexthop add id 2 group 1 fdb
+ip nexthop add id 1 group 2/2
+ip nexthop add id 1 group 2
+ip nexthop del id 1
+ip -6 nexthop add id 1 via 2001:db8::2 dev r0; ip -6 route add 3000::/16 nhid 1; ip -6 route append 3000::/16 via 2001:db8::2
+ip -6 nexthop add id 1 via 2001:db8::2 dev r0; ip -6 route add 3000::/16 nhid 1; ip -6 route append 3000::/16 nhid 1
+ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1; ip route append 77.0.0.0/8 dev r0 scope global; ip route del 77.0.0.0/8 dev r0
+ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1; ip route del 77.0.0.0/8 nhid 2
+ip -6 nexthop add id 1 dev r0; ip -6 route add 3000::/16 nhid 1; ip -6 route del 3000::/16 dev r1
+ip -6 route add local default via 2001:db8::3; ip -6 nexthop add id 4 via 2001:db8:1::3 dev r1
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r0 proto bgp; ip nexthop add id 5 group 1/2; ip nexthop flush proto 186
 """.splitlines()
 ANSWERS = Path(__file__).parent / "route_changes.json"
 
@@ -292,6 +375,8 @@ def told_kernel(host: str, lines: list[str], listed: tuple[str, ...] = LISTED) -
 def _listing(script: Script, command: str) -> str:
     words = command.split()
     family = 6 if words[0] == "-6" else None
+    if "nexthop" in words:
+        return "".join(f"{nexthop_line(one)}\n" for one in script.host.nexthops.values())
     if "rule" in words:
         from ippath.netns import rule_text
 
@@ -312,6 +397,7 @@ def told_ippath(host: str, lines: list[str], listed: tuple[str, ...] = LISTED) -
 
 
 def _compact(text: str) -> list[str]:
+    text = re.sub(r"unbalanced_time [0-9.]+", "", text)  # how long, by the clock
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 

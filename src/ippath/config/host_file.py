@@ -22,6 +22,7 @@ from ippath.config.ip_link import (
     read_tuntap,
 )
 from ippath.config.ip_neighbour import is_printed_neighbour, read_neighbour, read_printed_neighbour
+from ippath.config.ip_nexthop import is_printed_nexthop, read_nexthop, read_printed_nexthop
 from ippath.config.ip_route import begins_route, read_printed_route, read_route
 from ippath.config.ip_rule import is_printed_rule, read_printed_rule, read_rule
 from ippath.config.sockets import begins_listener, read_join, read_listen
@@ -263,6 +264,9 @@ class _Parser:
         elif begins_listener(first):
             self._leave()
             read_listen(draft, reader, line.text)
+        elif is_printed_nexthop(rest):
+            self._leave()
+            read_printed_nexthop(draft, reader, line.text)
         elif begins_route(first):
             self._leave()
             if is_printed_neighbour(rest):
@@ -346,6 +350,8 @@ class _Parser:
             read_neighbour(draft, reader, family)
         elif what == "tuntap":
             read_tuntap(draft, reader)
+        elif what == "nexthop":
+            read_nexthop(draft, reader, family, line.text)
         elif what is None:
             raise Wrong(
                 word, f"expected route, rule, addr, link or neigh, not {word.text!r}",

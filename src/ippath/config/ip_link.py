@@ -312,6 +312,9 @@ def _rename(host: Host, old: str, new: str) -> None:
     for route in host.routes:
         for hop in route.nexthops:
             hop.device = new if hop.device == old else hop.device
+    for nexthop in host.nexthops.values():
+        if nexthop.hop is not None and nexthop.hop.device == old:
+            nexthop.hop.device = new
     for neighbour in host.neighbours:
         neighbour.device = new if neighbour.device == old else neighbour.device
 

@@ -11,6 +11,7 @@ from ippath.config.values import (
 )  # fmt: skip
 from ippath.config.words import Reader, Word, Wrong, find_keyword, nearest
 from ippath.fib.control import LOCAL_TABLE_TYPES, ControlError, Unwanted, add_route, del_route
+from ippath.fib.nexthops import hops_of
 from ippath.model import (
     ROUTE_TYPES, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Nexthop, Route,
 )  # fmt: skip
@@ -97,7 +98,7 @@ def read_route(draft: Draft, reader: Reader, family: int | None, line: str) -> N
 def read_printed_route(draft: Draft, reader: Reader, line: str) -> None:
     """A line that `ip route` prints.  Those that an address has brought already add nothing."""
     family = draft.listing_family if draft.listing == "route" else None
-    written = _read(draft, reader, None if family != 6 else _family_of(reader, 6))
+    written = _read(draft, reader, None if family != 6 else _family_of(reader, 6), printed=True)
     route = written.route
     route.line = line
     if route.table < 0 and draft.listing == "route" and draft.listing_table is not None:
@@ -105,7 +106,14 @@ def read_printed_route(draft: Draft, reader: Reader, line: str) -> None:
     rejecting = route.type in ("unreachable", "blackhole", "prohibit", "throw")
     if rejecting:  # IPv6 shows them on lo
         route.nexthops = []
+        if route.nhid and _is_blackhole(draft, route.nhid):
+            route.type = "unicast"  # the object is what refuses
     _add(draft, written, "append")
+
+
+def _is_blackhole(draft: Draft, number: int) -> bool:
+    nexthop = draft.host.nexthops[number]
+    return any(hop.blackhole for hop in hops_of(draft.host, nexthop))
 
 
 def _family_of(reader: Reader, family: int) -> int | None:
@@ -181,7 +189,7 @@ def take_protocol(reader: Reader) -> str:
     return next((n for n, v in ROUTE_PROTOCOLS.items() if v == number), str(number))
 
 
-def _read(draft: Draft, reader: Reader, family: int | None) -> _Written:
+def _read(draft: Draft, reader: Reader, family: int | None, printed: bool = False) -> _Written:
     route = Route(family or 4, 0, 0, table=-1, scope=-1)
     given: dict[str, Word] = {}
     hop = Nexthop()
@@ -283,7 +291,7 @@ def _read(draft: Draft, reader: Reader, family: int | None) -> _Written:
         elif keyword == "encap":
             raise Wrong(at, "encapsulation is not supported")
         elif keyword == "nhid":
-            take_number(reader, "the number of a nexthop")
+            route.nhid = take_number(reader, "the number of a nexthop", 1, 0xFFFFFFFF)
         elif keyword == "iif":
             reader.take("the name of a device")
         elif keyword in _VALUE_IGNORED:
@@ -295,10 +303,15 @@ def _read(draft: Draft, reader: Reader, family: int | None) -> _Written:
         raise Wrong(None, f"expected {_PREFIX}")
     if hop_used and route.nexthops:
         raise Wrong(given["nexthop"], "expected either via and dev or nexthop, not both")
-    if "nhid" in given and not hop_used and not route.nexthops:
-        raise Wrong(
-            given["nhid"], "objects of `ip nexthop` are not supported; write via and dev instead"
-        )
+    if route.nhid and (hop_used or route.nexthops):
+        if not printed:
+            raise Wrong(
+                given["nhid"], "Error: Nexthop specification and nexthop id are mutually exclusive."
+            )
+        if route.nhid in draft.host.nexthops:
+            hop_used, route.nexthops = False, []
+        else:  # the listing of the objects is not here, but this is what they were
+            route.nhid = 0
     if hop_used:
         route.nexthops = [hop]
     elif "nexthop" in given and route.scope < 0 and route.type == "unicast":
@@ -396,7 +409,7 @@ def _at(error: ControlError, given: dict[str, Word]) -> Word:
     """The word of a route that the kernel's message is about."""
     text = str(error).lower()
     for part, keyword in (
-        ("prefsrc", "src"), ("gateway", "via"), ("no route to host", "via"), ("onlink", "onlink"),
+        ("nexthop", "nhid"), ("prefsrc", "src"), ("gateway", "via"), ("no route to host", "via"), ("onlink", "onlink"),
         ("scope", "scope"), ("scope", "via"), ("not up", "dev"), ("is down", "dev"),
         ("device", "dev"),
     ):  # fmt: skip
@@ -432,6 +445,7 @@ def _delete(draft: Draft, written: _Written) -> None:
         prefsrc=route.prefsrc,
         mtu=route.mtu or None,
         hoplimit=route.hoplimit or None,
+        nhid=route.nhid or None,
         hops=route.nexthops,
         listed="nexthop" in given,
     )  # fmt: skip

@@ -115,17 +115,22 @@ def route_dict(route: Route, known: Container[str] = ()) -> dict[str, Any]:
     """One route with the keys of `ip -j route show`, but for those of which all values are `known`."""
     family = route.family
     told: dict[str, Any] = {}
+    hops = route.nexthops
     if route.type != "unicast":
         told["type"] = route.type
+    elif any(hop.blackhole for hop in hops):
+        told["type"] = "blackhole"
     told["dst"] = _prefix(family, route.prefix, route.plen)
     if route.src_plen:
         told["from"] = _prefix(family, route.src, route.src_plen)
     if route.tos:
         told["tos"] = f"{route.tos:#04x}"
-    hops = route.nexthops
-    if len(hops) == 1:
+    if route.nhid:
+        told["nhid"] = route.nhid
+    single = len(hops) == 1 and not (family == 6 and route.group)
+    if single:
         told |= _hop(family, hops[0])
-    elif family == 6 and route.type in REJECTING:
+    elif family == 6 and not hops and route.type in REJECTING:
         told["dev"] = "lo"
     if route.table != TABLE_MAIN:
         told["table"] = table_text(route.table)
@@ -137,14 +142,14 @@ def route_dict(route: Route, known: Container[str] = ()) -> dict[str, Any]:
         told["prefsrc"] = address_text(family, route.prefsrc)
     if route.metric or family == 6:
         told["metric"] = route.metric
-    told["flags"] = _flags(hops[0]) if len(hops) == 1 else []
+    told["flags"] = _flags(hops[0]) if single else []
     if metrics := {
         name: value for name, value in (("mtu", route.mtu), ("hoplimit", route.hoplimit)) if value
     }:
         told["metrics"] = [metrics]
     if family == 6:
         told["pref"] = route.preference
-    if len(hops) > 1:
+    if hops and not single:
         told["nexthops"] = [
             {**_hop(family, hop), "weight": hop.weight, "flags": _flags(hop)} for hop in hops
         ]
@@ -163,9 +168,9 @@ def route_line(route: Route, known: Container[str] = ()) -> str:
     told = route_dict(route, known)
     words = [told["type"]] if "type" in told else []
     words.append(told["dst"])
-    for name in ("from", "tos"):
+    for name in ("from", "tos", "nhid"):
         if name in told:
-            words += [name, told[name]]
+            words += [name, str(told[name])]
     words += _hop_words(told)
     for name, key in (
         ("table", "table"), ("proto", "protocol"), ("scope", "scope"), ("src", "prefsrc"),

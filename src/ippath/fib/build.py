@@ -26,6 +26,7 @@ from ippath.model import (
 
 FLIP = -(1 << 63)
 _hash = plain(mix32)
+OBJECT_IDENTITY = 1 << 48  # keeps next hop objects apart from next hops of routes
 DIRECTORY_LEAST = 64  # tables with more intervals get a directory by the first 16 bits
 PREFERENCE = {"low": 1, "medium": 2, "high": 3}
 _ACTIONS = {
@@ -99,6 +100,8 @@ class _Builder:
         self.sizes: dict[str, int] = defaultdict(int)
         self.hops: dict[tuple, tuple[int, int]] = {}
         self.infos: dict[tuple, int] = {}
+        self.buckets: list[int] = []
+        self.bucket_runs: dict[int, tuple[int, int]] = {}  # of a resilient group: first and count
 
     # --- infos and next hops --------------------------------------------------------------------
 
@@ -135,7 +138,7 @@ class _Builder:
             nexthops = [Nexthop(device="lo")]  # reject routes of IPv6 point at the loopback device
         key = (
             route.protocol, route.scope, route.type, route.prefsrc, route.metric, route.mtu,
-            route.mtu_lock, route.table if route.type == "local" else 0,
+            route.mtu_lock, route.table if route.type == "local" else 0, route.nhid,
             tuple(
                 (n.device, n.gateway, n.gateway_family, n.weight, n.onlink, n.scope, n.dead, n.linkdown)
                 for n in nexthops
@@ -145,7 +148,8 @@ class _Builder:
         if found is not None:
             return found
         first = len(self.nexthop_rows)
-        for k, (nexthop, bound) in enumerate(zip(nexthops, self._bounds(nexthops))):
+        bounds = _group_bounds(nexthops) if route.group else self._bounds(nexthops)
+        for k, (nexthop, bound) in enumerate(zip(nexthops, bounds)):
             row = [0] * T.NH_COLUMNS
             row[T.NH_DEVICE] = self.device_rows.get(nexthop.device or "", 0)
             row[T.NH_GATEWAY_FAMILY] = nexthop.gateway_family if nexthop.gateway is not None else 0
@@ -156,9 +160,30 @@ class _Builder:
             row[T.NH_LINKDOWN] = int(nexthop.linkdown)
             row[T.NH_ROUTE] = T.NONE  # filled when all routes have their rows
             row[T.NH_IDENTITY] = len(self.hops) << 16 | k
+            if route.nhid:  # an object keeps the way for all routes that go by it
+                row[T.NH_IDENTITY] = OBJECT_IDENTITY + self._member(route, k)
             self.nexthop_rows.append(row)
         self.hops[key] = first, len(nexthops)
         return self.hops[key]
+
+    def _member(self, route: Route, k: int) -> int:
+        """The number of the object that is the k-th next hop of the route."""
+        return self.host.nexthops[route.nhid].members[k][0] if route.group else route.nhid
+
+    def _object(self, route: Route) -> tuple[int, int, int]:
+        """What a route says of its object: OBJECT_*, and where its buckets are."""
+        if not route.nhid:
+            return T.OBJECT_NONE, 0, 0
+        if route.nexthops[0].blackhole:
+            return T.OBJECT_BLACKHOLE, 0, 0
+        if not route.group:
+            return T.OBJECT_SINGLE, 0, 0
+        group = self.host.nexthops[route.nhid]
+        if group.id not in self.bucket_runs:
+            place = {number: k for k, (number, _) in enumerate(group.members)}
+            self.bucket_runs[group.id] = len(self.buckets), len(group.buckets)
+            self.buckets += [place[number] for number in group.buckets]
+        return T.OBJECT_GROUP, *self.bucket_runs[group.id]
 
     def _info(self, route: Route) -> int:
         """Row of what the route shares with others."""
@@ -176,6 +201,9 @@ class _Builder:
         row[T.INFO_PREFERENCE] = PREFERENCE[route.preference]
         row[T.INFO_HOPLIMIT] = route.hoplimit
         row[T.INFO_ANYCAST] = anycast
+        row[T.INFO_OBJECT], row[T.INFO_BUCKET_FIRST], row[T.INFO_BUCKET_COUNT] = self._object(route)
+        if row[T.INFO_OBJECT] == T.OBJECT_BLACKHOLE:
+            row[T.INFO_TYPE] = T.RTN_BLACKHOLE
         number = self.infos.setdefault(tuple(row), len(self.infos))
         if number == len(self.info_rows):
             self.info_rows.append(row)
@@ -405,6 +433,7 @@ class _Builder:
             route=route,
             info=info,
             nexthop=nexthop,
+            bucket=np.array(self.buckets or [0], np.int64),
             rule=_matrix(rule_rows, T.RULE_COLUMNS),
             local_key=self._local_keys(),
         )
@@ -437,6 +466,15 @@ class _Builder:
                 slot = (slot + 1) & (size - 1)
             keys[slot] = address
         return keys
+
+
+def _group_bounds(nexthops: list[Nexthop]) -> list[int]:
+    """Upper hash bounds of a group's members, alive or not (kernel: nh_hthr_group_rebalance)."""
+    total, weight, bounds = sum(n.weight for n in nexthops), 0, []
+    for nexthop in nexthops:
+        weight += nexthop.weight
+        bounds.append(((weight << 31) + total // 2) // total - 1)
+    return bounds
 
 
 def _matrix(listed: list, columns: int) -> np.ndarray:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from ippath.fib.gateways import (
+    REJECTING, check_nexthop, device_of, is_local4, is_own_address,
+)  # fmt: skip
+from ippath.fib.nexthops import follow, lose_nexthops
 from ippath.fib.placing import (
     Unwanted, at_place, del_route, hop_keys, place4, place6, same_place,
 )  # fmt: skip
 from ippath.fib.reference import reference_lookup
 from ippath.fib.refused import ControlError
-from ippath.fib.routes import routes_of
 from ippath.fib.sysctl import effective_sysctl, own_sysctl
 from ippath.fib.sysctl import set_sysctl as _write_sysctl
 from ippath.model import (
@@ -31,7 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 METRIC_USER6, METRIC_ADDRESS6 = 1024, 256
-REJECTING = {"blackhole", "unreachable", "prohibit", "throw"}
 # a route of such a type reaches no farther (kernel: fib_props)
 LEAST_SCOPES = {"local": SCOPE_HOST, "broadcast": SCOPE_LINK, "anycast": SCOPE_LINK}
 LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
@@ -55,13 +57,6 @@ def new_host() -> Host:
         Rule(6, 0, table=TABLE_LOCAL), Rule(6, 32766, table=TABLE_MAIN),
     ]  # fmt: skip
     return host
-
-
-def _device(host: Host, name: str) -> Device:
-    device = host.device(name)
-    if device is None:
-        raise ControlError(f'Cannot find device "{name}"')
-    return device
 
 
 def set_sysctl(host: Host, key: str, value: str | int) -> None:
@@ -98,7 +93,7 @@ def add_device(
     """Add a device; raises ControlError if the name is taken or the parent does not exist."""
     if host.device(name) is not None:
         raise ControlError("RTNETLINK answers: File exists")
-    above = _device(host, parent) if parent is not None else None
+    above = device_of(host, parent) if parent is not None else None
     if mac is None and above is not None and kind == "vlan":
         mac = above.mac
     if mtu is None:
@@ -118,7 +113,7 @@ def add_device(
 
 def change_device(host: Host, name: str, **fields: object) -> None:
     """Change fields of a device; going down or losing the carrier changes routes as in the kernel."""
-    device = _device(host, name)
+    device = device_of(host, name)
     known = {f.name for f in dataclasses.fields(Device)}
     for field in fields:
         if field not in known:
@@ -141,9 +136,10 @@ def change_device(host: Host, name: str, **fields: object) -> None:
 
 def del_device(host: Host, name: str) -> None:
     """Remove a device with its addresses, routes, groups and neighbours."""
-    device = _device(host, name)
+    device = device_of(host, name)
     if device.kind == "loopback":
         raise ControlError("RTNETLINK answers: Operation not supported")
+    lose_nexthops(host, name)
     _drop_routes(host, device, keep_local=False)
     host.devices.remove(device)
     host.neighbours = [n for n in host.neighbours if n.device != name]
@@ -188,6 +184,7 @@ def _leave6(host: Host, device: Device) -> None:
 
 def _go_down(host: Host, device: Device) -> None:
     """Routes by the device go; IPv6 addresses too (kernel: fib_disable_ip, addrconf_ifdown)."""
+    lose_nexthops(host, device.name)
     _drop_routes(host, device, keep_local=True, unlink6=False)
     if not own_sysctl(host, 6, device.name, "keep_addr_on_down"):
         device.addresses = [a for a in device.addresses if a.family == 4]
@@ -209,6 +206,7 @@ def _drop_routes(
         mine = [n for n in route.nexthops if n.device == device.name]
         if (
             not mine
+            or route.nhid
             or (family and route.family != family)
             or (keep_local and route.family == 4 and route.scope == SCOPE_HOST)
         ):
@@ -224,6 +222,8 @@ def _drop_routes(
 
 
 def _mark_linkdown(host: Host, device: Device) -> None:
+    if not device.carrier:
+        lose_nexthops(host, device.name)
     for route in host.routes:
         for nexthop in route.nexthops:
             if nexthop.device == device.name and nexthop.scope != SCOPE_NOWHERE:
@@ -241,7 +241,7 @@ def _become_router6(host: Host, device: Device) -> None:
 
 def join_group(host: Host, device_name: str, family: int, group: int) -> None:
     """Join a multicast group on a device (IP_ADD_MEMBERSHIP, IPV6_JOIN_GROUP)."""
-    _device(host, device_name).multicast.add((family, group))
+    device_of(host, device_name).multicast.add((family, group))
 
 
 # --- addresses --------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _insert(host: Host, route: Route) -> None:
 
 def add_address(host: Host, device_name: str, address: Address) -> None:
     """Add an address with its routes (kernel: inet_insert_ifa, inet6_addr_add)."""
-    device = _device(host, device_name)
+    device = device_of(host, device_name)
     if address.family == 6 and effective_sysctl(host, 6, device, "disable_ipv6"):
         raise ControlError("RTNETLINK answers: Permission denied")
     if address.family == 6 and not device.speaks6:
@@ -384,7 +384,7 @@ def _add_anycast6(host: Host, device: Device, address: Address) -> None:
 
 def del_address(host: Host, device_name: str, family: int, ip: int, plen: int) -> None:
     """Remove an address with its routes; an IPv4 primary takes its secondaries along."""
-    device = _device(host, device_name)
+    device = device_of(host, device_name)
     found = next(
         (a for a in device.addresses if (a.family, a.ip, a.plen) == (family, ip, plen)), None
     )
@@ -432,30 +432,12 @@ def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int
 
     host.routes = [r for r in host.routes if stays(r)]
     if family == 4:  # others go if they name it as their source, and no other device has it
-        gone = {ip for ip in gone if not _is_local4(host, ip)}
+        gone = {ip for ip in gone if not is_local4(host, ip)}
         host.routes = [
             r
             for r in host.routes
             if r.family == 6 or r.table != TABLE_MAIN or r.prefsrc not in gone or is_automatic(r)
         ]
-
-
-def _is_local4(host: Host, ip: int) -> bool:
-    """Whether the local table has the address (kernel: inet_addr_type)."""
-    return address_type4(host, ip) == "local"
-
-
-def address_type4(host: Host, ip: int) -> str:
-    """What kind of address it is to this host, as a type of routes (kernel: inet_addr_type)."""
-    if ip >> 24 == 0 or ip == 0xFFFFFFFF:
-        return "broadcast"
-    if ip >> 28 == 0xE:
-        return "multicast"
-    # the local table is one with main until the first rule changes
-    tables = (TABLE_LOCAL,) if host.custom_rules4 else (TABLE_LOCAL, TABLE_MAIN)
-    covering = [r for table in tables for r in routes_of(host).covering(4, table, ip)]
-    kind = max(covering, key=lambda r: (r.plen, r.table)).type if covering else "unicast"
-    return "unicast" if kind in REJECTING else kind
 
 
 # --- routes -----------------------------------------------------------------------------------------
@@ -472,7 +454,11 @@ def _complete(route: Route) -> None:
                 route.scope = SCOPE_HOST
             elif route.type in ("broadcast", "multicast", "anycast"):
                 route.scope = SCOPE_LINK
-            elif route.type == "unicast" and not any(n.gateway is not None for n in route.nexthops):
+            elif (
+                route.type == "unicast"
+                and not route.nhid
+                and not any(n.gateway is not None for n in route.nexthops)
+            ):
                 route.scope = SCOPE_LINK
     if route.family == 6 and route.metric == 0:
         route.metric = METRIC_USER6
@@ -481,30 +467,15 @@ def _complete(route: Route) -> None:
             nexthop.gateway_family = route.family
 
 
-def _check_onlink6(host: Host, gateway: int, device: Device | None) -> None:
-    """What is on link by a device must not be known elsewhere (kernel: ip6_route_check_nh_onlink)."""
-    if device is None:
-        raise ControlError("Error: Nexthop device required for onlink.")
-    found = reference_lookup(
-        host, 6, gateway, table=TABLE_MAIN, only=True, iif=device.name, ignore_linkdown=True
-    )
-    if found.error or found.route is None or found.route.plen == 0:
-        return
-    if (
-        found.route.type != "unicast"
-        or found.nexthop is None
-        or found.nexthop.device != device.name
-    ):
-        raise ControlError("Error: Nexthop has invalid gateway or device mismatch.")
-
-
 def add_route(host: Host, route: Route, mode: str = "add") -> None:
     """Add a route: `mode` is add, append, prepend, replace or change.
 
     Raises ControlError where the kernel refuses (kernel: fib_create_info, ip6_route_info_create).
     """
     _complete(route)
-    if route.type in REJECTING:
+    if route.nhid:
+        follow(host, route)
+    elif route.type in REJECTING:
         route.nexthops = []
     elif not route.nexthops:
         if route.family == 6 and route.type in ("local", "anycast"):
@@ -512,17 +483,12 @@ def add_route(host: Host, route: Route, mode: str = "add") -> None:
         else:
             raise ControlError("Error: Egress device not specified." if route.family == 6 else
                                "RTNETLINK answers: No such device")  # fmt: skip
-    if route.family == 4 and route.scope == SCOPE_HOST and route.type not in REJECTING:
-        if len(route.nexthops) > 1:
-            raise ControlError("Error: Route with host scope can not have multiple nexthops.")
-        if route.nexthops[0].gateway is not None:
-            raise ControlError("Error: Route with host scope can not have a gateway.")
-    for nexthop in route.nexthops:
-        _check_nexthop(host, route, nexthop)
+    if not route.nhid:
+        _check_nexthops(host, route)
     if route.family == 4 and route.scope < LEAST_SCOPES.get(route.type, SCOPE_UNIVERSE):
         raise ControlError("Error: Invalid scope.")
     judged = route.prefsrc is not None and not (route.family == 4 and route.type in REJECTING)
-    if judged and not _is_own(host, route.family, route.prefsrc or 0):
+    if judged and not is_own_address(host, route.family, route.prefsrc or 0):
         if not (route.type == "local" and route.prefsrc == route.prefix):
             raise ControlError("Error: Invalid prefsrc address.")
     if route.protocol == "kernel" and any(
@@ -537,97 +503,14 @@ def add_route(host: Host, route: Route, mode: str = "add") -> None:
         host.user_local_routes = True
 
 
-def _is_own(host: Host, family: int, ip: int) -> bool:
-    if any(a.family == family and a.ip == ip for d in host.devices for a in d.addresses):
-        return True
-    found = reference_lookup(host, family, ip)
-    return family == 4 and found.route is not None and found.route.type == "local"
-
-
-def _check_nexthop(host: Host, route: Route, nexthop: Nexthop) -> None:
-    """Resolve a next hop: device, scope, link state (kernel: fib_check_nh, fib6_nh_init)."""
-    device = _device(host, nexthop.device) if nexthop.device is not None else None
-    if route.family == 6 and device is not None and not device.speaks6:
-        raise ControlError("RTNETLINK answers: No such device")
-    if nexthop.gateway is None:
-        if device is None:
-            raise ControlError("RTNETLINK answers: No such device")
-        if nexthop.onlink and route.family == 4 and route.scope != SCOPE_HOST:
-            raise ControlError(
-                "Error: Invalid flags for nexthop - PERVASIVE and ONLINK can not be set."
-            )
-        if not device.up and not (route.family == 4 and route.scope == SCOPE_HOST):
-            raise ControlError("Error: Nexthop device is not up.")
-        nexthop.scope = SCOPE_NOWHERE if route.scope == SCOPE_HOST else SCOPE_HOST
-    elif nexthop.gateway_family == 6:
-        _check_gateway6(host, route.table, nexthop, device)
-        nexthop.scope = SCOPE_LINK
-    else:
-        _check_gateway4(host, route, nexthop, device)
-    out = host.device(nexthop.device or "")
-    nexthop.linkdown = out is not None and not out.carrier and nexthop.scope != SCOPE_NOWHERE
-    nexthop.dead = False
-
-
-def _check_gateway4(host: Host, route: Route, nexthop: Nexthop, device: Device | None) -> None:
-    assert nexthop.gateway is not None
-    if nexthop.onlink:
-        if route.scope >= SCOPE_LINK:
-            raise ControlError("Error: Nexthop has invalid scope.")
-        if device is None:
-            raise ControlError("Error: Nexthop device required for onlink.")
-        if not device.up:
-            raise ControlError("Error: Device for nexthop is not up.")
-        if address_type4(host, nexthop.gateway) != "unicast":
-            raise ControlError("Error: Nexthop has invalid gateway.")
-        nexthop.scope = SCOPE_LINK
-        return
-    found = reference_lookup(
-        host, 4, nexthop.gateway, oif=nexthop.device, scope=max(route.scope + 1, SCOPE_LINK),
-        table=route.table if route.table != TABLE_MAIN else None, ignore_linkdown=True,
-    )  # fmt: skip
-    if found.route is None or found.route.type not in ("unicast", "local"):
-        raise ControlError("Error: Nexthop has invalid gateway.")
-    out = host.device(found.nexthop.device) if found.nexthop and found.nexthop.device else None
-    if out is None or not out.up:
-        raise ControlError("Error: Device for nexthop is not up.")
-    nexthop.device, nexthop.scope = out.name, found.route.scope
-
-
-def _check_gateway6(host: Host, table: int, nexthop: Nexthop, device: Device | None) -> None:
-    gateway = nexthop.gateway
-    assert gateway is not None
-    link_local = gateway >> 118 == 0x3FA
-    if gateway >> 120 == 0xFF:
-        raise ControlError("Error: Invalid gateway address.")
-    if link_local and device is None:
-        raise ControlError("Error: Egress device not specified.")
-    if device is not None and not device.up:
-        raise ControlError("RTNETLINK answers: Network is down")
-    owners = [
-        d for d in host.devices if any(a.family == 6 and a.ip == gateway for a in d.addresses)
-    ]
-    if any(not link_local or d is device for d in owners):
-        raise ControlError("Error: Gateway can not be a local address.")
-    if link_local:
-        return
-    if nexthop.onlink:
-        _check_onlink6(host, gateway, device)
-        return
-    for first in (table, None):  # the route's own table, then all
-        found = reference_lookup(
-            host, 6, gateway, oif=nexthop.device, table=first, only=first is not None,
-            ignore_linkdown=True,
-        )  # fmt: skip
-        if (
-            found.error == 0
-            and found.route is not None
-            and found.nexthop is not None
-            and found.nexthop.gateway is None
-        ):
-            nexthop.device = found.nexthop.device
-            return
-    raise ControlError("RTNETLINK answers: No route to host")
+def _check_nexthops(host: Host, route: Route) -> None:
+    if route.family == 4 and route.scope == SCOPE_HOST and route.type not in REJECTING:
+        if len(route.nexthops) > 1:
+            raise ControlError("Error: Route with host scope can not have multiple nexthops.")
+        if route.nexthops[0].gateway is not None:
+            raise ControlError("Error: Route with host scope can not have a gateway.")
+    for nexthop in route.nexthops:
+        check_nexthop(host, route, nexthop)
 
 
 # --- rules ------------------------------------------------------------------------------------------
@@ -683,7 +566,7 @@ def _rules_changed(host: Host, family: int, added: bool) -> None:
 
 def add_neighbour(host: Host, neighbour: Neighbour) -> None:
     """Add a neighbour entry; one for the same address and device is replaced."""
-    _device(host, neighbour.device)
+    device_of(host, neighbour.device)
     host.neighbours = [
         n
         for n in host.neighbours

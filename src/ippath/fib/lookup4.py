@@ -13,8 +13,8 @@ from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
     CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
     FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_OIF, FLOW_SCOPE, FLOW_TOS, INFO_NH_COUNT,
-    INFO_NH_FIRST, INFO_SCOPE, INFO_TOS, INFO_TYPE, LEAF_INFO_BITS, NH_DEAD, NH_DEVICE, NH_LINKDOWN,
-    NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE,
+    INFO_NH_FIRST, INFO_OBJECT, INFO_SCOPE, INFO_TOS, INFO_TYPE, LEAF_INFO_BITS, NH_DEAD, NH_DEVICE, NH_LINKDOWN,
+    NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, OBJECT_NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE,
     RES_TYPE, ROUTE_INFO, ROUTE_NODE, ROUTE_PLEN, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW,
     RTN_UNREACHABLE, RULE_ACTION, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET,
     TABLE_ID,
@@ -25,6 +25,7 @@ from ippath.trace import (
 )  # fmt: skip
 
 PASSED_OVER = -1
+NODE_PASSED_OVER = -2  # with the other routes of the same prefix
 LEAF_INFO_MASK = (1 << LEAF_INFO_BITS) - 1
 
 
@@ -64,7 +65,7 @@ def _usable_nexthop4(h, info, flow):
 
 @hot
 def _take4(h, flow, result, table, route, info, trace):
-    """Try one route: 0 or a refusing errno with the result filled, or PASSED_OVER."""
+    """Try one route: 0 or a refusing errno with the result filled, or (NODE_)PASSED_OVER."""
     fib = h.fib4
     tos = fib.info[info, INFO_TOS]
     if tos and tos != flow[FLOW_TOS] & TOS_MASK4:
@@ -80,7 +81,7 @@ def _take4(h, flow, result, table, route, info, trace):
         nh = _usable_nexthop4(h, info, flow)
         if nh == NONE:
             note(trace, T_SKIP4, route, SKIP_HOPS)
-            return PASSED_OVER
+            return PASSED_OVER if fib.info[info, INFO_OBJECT] == OBJECT_NONE else NODE_PASSED_OVER
     result[RES_ROUTE] = route
     result[RES_INFO] = info
     result[RES_NH] = nh
@@ -98,8 +99,10 @@ def _walk4(h, flow, result, table, node, trace):
         first = fib.node[node, NODE_FIRST]
         for route in range(first, first + fib.node[node, NODE_COUNT]):
             taken = _take4(h, flow, result, table, route, fib.route[route, ROUTE_INFO], trace)
-            if taken != PASSED_OVER:
+            if taken >= 0:
                 return taken
+            if taken == NODE_PASSED_OVER:
+                break
         node = fib.node[node, NODE_PARENT]
     note(trace, T_FIB_MISS4, fib.table[table, TABLE_ID], flow[FLOW_DST_LO])
     return EAGAIN
@@ -114,7 +117,7 @@ def table_lookup4(h, s, row, table, trace):
         return _walk4(h, flow, result, table, leaf, trace)
     route, info = (-2 - leaf) >> LEAF_INFO_BITS, (-2 - leaf) & LEAF_INFO_MASK
     taken = _take4(h, flow, result, table, route, info, trace)
-    if taken != PASSED_OVER:
+    if taken >= 0:
         return taken
     parent = fib.node[fib.route[route, ROUTE_NODE], NODE_PARENT]
     return _walk4(h, flow, result, table, parent, trace)

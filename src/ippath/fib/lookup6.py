@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ippath.fib.flow import no_result
 from ippath.fib.multipath import multipath_hash
+from ippath.fib.nexthop_group import select_member
 from ippath.fib.rules import DSCP_MASK, rule_matches
 from ippath.fib.search import leaf_node, search6
 from ippath.jit import cold, kernel
@@ -18,10 +19,10 @@ from ippath.tables import (
     CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
     FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER,
     FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, INFO_METRIC, INFO_NH_COUNT,
-    INFO_NH_FIRST, INFO_PREFERENCE, INFO_TYPE, LEAF_INFO_BITS, NEIGH_FAILED_STATE, NEIGH_STATE,
+    INFO_NH_FIRST, INFO_OBJECT, INFO_PREFERENCE, INFO_TYPE, LEAF_INFO_BITS, NEIGH_FAILED_STATE, NEIGH_STATE,
     NH_BOUND, NH_DEAD, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LINKDOWN, NH_LO, NODE_COUNT,
     NODE_FIRST, NODE_PARENT, NODE_PLEN, NODE_SRC_HI, NODE_SRC_LO, NODE_SRC_PLEN, NODE_SUB_COUNT,
-    NODE_SUB_FIRST, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_INFO,
+    NODE_SUB_FIRST, NONE, OBJECT_BLACKHOLE, OBJECT_GROUP, OBJECT_NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_INFO,
     ROUTE_PLEN, RTN_BLACKHOLE, RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION, RULE_INVERT,
     RULE_SRC_PLEN, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
 )  # fmt: skip
@@ -144,6 +145,8 @@ def _take6(h, flow, route, info, best, reachable, result, trace):
             result[RES_ROUTE] = route
             result[RES_INFO] = info
             result[RES_NH] = nh
+            if fib.info[info, INFO_OBJECT] != OBJECT_NONE:
+                break  # the first member that is better is taken (kernel: rt6_nh_find_match)
     if not usable:
         note(trace, T_SKIP6, route, SKIP_HOPS)
     return best
@@ -155,6 +158,11 @@ def _best_of(h, flow, first, last, reachable, result, trace):
     best = NOT_ELIGIBLE
     for route in range(first, last):
         info = h.fib6.route[route, ROUTE_INFO]
+        if h.fib6.info[info, INFO_OBJECT] == OBJECT_BLACKHOLE:  # beats all (kernel: __find_rr_leaf)
+            result[RES_ROUTE] = route
+            result[RES_INFO] = info
+            result[RES_NH] = h.fib6.info[info, INFO_NH_FIRST]
+            return 0
         best = _take6(h, flow, route, info, best, reachable, result, trace)
     return best
 
@@ -181,12 +189,16 @@ def _select_path(h, flow, result, reachable, trace):
     """Spread over the siblings of a multipath route (kernel: fib6_select_path); 1 if there are any."""
     fib = h.fib6
     info = result[RES_INFO]
-    count = fib.info[info, INFO_NH_COUNT]
+    count, kind = fib.info[info, INFO_NH_COUNT], fib.info[info, INFO_OBJECT]
     if count <= 1:
-        return 0
+        return int(kind != OBJECT_NONE)  # the kernel says so of objects, one next hop or more
     hashed = flow[FLOW_HASH]
     if hashed == NONE:
         hashed = multipath_hash(h, flow, True)
+    if kind == OBJECT_GROUP:
+        result[RES_NH] = select_member(h, fib, info, hashed)
+        note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
+        return 1
     start = fib.info[info, INFO_NH_FIRST]
     for nh in range(start, start + count):
         if hashed <= fib.nexthop[nh, NH_BOUND]:

@@ -95,13 +95,18 @@ def _by_length(host: Host, query: Query, tables: tuple[int, ...]) -> list[Route]
 
 
 def _look_in(host: Host, query: Query, tables: tuple[int, ...]) -> Found:
+    over = -1
     for route in _by_length(host, query, tables):
+        if route.plen == over:
+            continue
         if query.family == 4:
             if route.tos and route.tos != query.tos & 0x1C:
                 continue
             if route.scope < query.scope:
                 continue
         error = ERRORS.get(route.type, 0)
+        if any(hop.blackhole for hop in route.nexthops):
+            error = ERRORS["blackhole"]
         if error and query.family == 6 and query.oif not in (None, "lo"):
             continue  # they are routes by lo
         if error:
@@ -109,6 +114,8 @@ def _look_in(host: Host, query: Query, tables: tuple[int, ...]) -> Found:
         nexthop = _usable(host, query, route)
         if nexthop is not None:
             return Found(0, route, nexthop)
+        if route.nhid and query.family == 4:  # the rest of this prefix is passed over, too
+            over = route.plen
     return Found(EAGAIN)
 
 

@@ -13,6 +13,7 @@ from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import select_multipath
+from ippath.fib.nexthop_group import select_member
 from ippath.handles import copy_route
 from ippath.jit import cold, hot, kernel
 from ippath.mib import M_TcpExtIPReversePathFilter
@@ -30,8 +31,8 @@ from ippath.tables import (
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO,
     DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE,
     DST_TYPE, EHOSTUNREACH, FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT,
-    HINT_TOS, HINT_VALID, INFO_NH_COUNT, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED,
-    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, RES_INFO, RES_NH, RES_ROUTE,
+    HINT_TOS, HINT_VALID, INFO_NH_COUNT, INFO_OBJECT, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, OBJECT_GROUP, RES_INFO, RES_NH, RES_ROUTE,
     RES_RULE, RES_TABLE, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
     RTN_UNREACHABLE, SKB_DEVICE, SKB_DST_LO, SKB_FRAME, SKB_HINTED, SKB_MARK, SKB_PROTOCOL,
     SKB_REASON, SKB_SRC_LO, SKB_TOS,
@@ -204,7 +205,10 @@ def _make_forward_route(h, s, data, trace, kind):
     info = result[RES_INFO]
     if fib.info[info, INFO_NH_COUNT] > 1:
         hashed = packet_hash4(h, s, data)
-        chosen = select_multipath(fib, info, hashed)
+        if fib.info[info, INFO_OBJECT] == OBJECT_GROUP:
+            chosen = select_member(h, fib, info, hashed)
+        else:
+            chosen = select_multipath(fib, info, hashed)
         if chosen != NONE:
             nh = chosen
         multipath = 1

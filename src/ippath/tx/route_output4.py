@@ -11,14 +11,15 @@ from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.fib.multipath import multipath_hash, select_multipath
+from ippath.fib.nexthop_group import select_member
 from ippath.fib.search import leaf_node, search4
 from ippath.jit import kernel
 from ippath.tables import (
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
-    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST,
+    FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST, INFO_OBJECT,
     INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_SCOPE, INFO_TYPE, NH_BOUND, NH_DEVICE,
-    NH_GATEWAY_FAMILY, NH_LO, NODE_FIRST, NONE, RES_INFO, RES_NH, RES_TYPE, ROUTE_INFO,
+    NH_GATEWAY_FAMILY, NH_LO, NODE_FIRST, NONE, OBJECT_GROUP, RES_INFO, RES_NH, RES_TYPE, ROUTE_INFO,
     RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, TABLE_ID,
 )  # fmt: skip
 from ippath.trace import T_MULTIPATH, note
@@ -80,6 +81,8 @@ def _select_from(h, info, hashed, source):
     Kernel: fib_select_multipath, which takes the source into account since 6.16.
     """
     fib = h.fib4
+    if fib.info[info, INFO_OBJECT] == OBJECT_GROUP:
+        return select_member(h, fib, info, hashed)
     if source == 0:
         return select_multipath(fib, info, hashed)
     best, chosen = 0, NONE
