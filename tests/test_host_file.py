@@ -42,6 +42,9 @@ def canonical(host: Host) -> dict[str, Any]:
     for kind in ("routes", "rules", "listeners"):
         for one in plain[kind]:
             one.pop("line")
+    plain.pop("last_nexthop")
+    for nexthop in plain["nexthops"].values():
+        nexthop.pop("line")
     plain["routes"].sort(
         key=lambda r: (
             r["family"], r["table"], r["prefix"], r["plen"], r["src"], r["src_plen"],

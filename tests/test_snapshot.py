@@ -307,6 +307,18 @@ route add unreachable 10.9.0.0/16 table 100
 rule add pref 100 not from 10.0.0.0/24 fwmark 0x10/0xff iif sn0 ipproto udp dport 53-60 lookup 100
 -6 rule add pref 50 from 2001:db8::/32 blackhole
 neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev sn0
+nexthop add id 1 via 10.0.0.2 dev sn0
+nexthop add id 2 via 2001:db8::2 dev sn0
+-6 nexthop add id 3 dev sn0
+nexthop add id 4 blackhole
+-6 nexthop add id 6 blackhole
+nexthop add id 10 group 1/2,3 type resilient buckets 4 idle_timer 9
+nexthop replace id 10 group 1,3/2 type resilient
+nexthop add id 11 group 2/3
+route add 10.20.0.0/16 nhid 10 metric 7
+route add 10.21.0.0/16 nhid 4
+-6 route add 2001:db8:20::/48 nhid 11
+-6 route add 2001:db8:21::/48 nhid 6
 """
 PROGRAM = """
 import socket, sys
@@ -390,6 +402,33 @@ def test_a_live_host_comes_back_as_it_was_configured(taken: tuple[Host, Host]) -
         (4, ip("10.0.0.1"), 5353, False), (6, 0, 5354, False),
     ]  # fmt: skip
     assert host.sysctls["net.ipv4.conf.sn0.rp_filter"] == "2"
+
+
+def test_a_live_host_comes_back_with_its_nexthop_objects(taken: tuple[Host, Host]) -> None:
+    from ippath.config import parse_host, render_host
+    from ippath.config.ip_nexthop import nexthop_line
+
+    host = taken[0]
+    assert [nexthop_line(one) for one in host.nexthops.values()] == [
+        "id 1 via 10.0.0.2 dev sn0 scope link", "id 2 via 2001:db8::2 dev sn0 scope link",
+        "id 3 dev sn0 scope link", "id 4 blackhole", "id 6 blackhole",
+        "id 10 group 1,3/2 type resilient buckets 4 idle_timer 9 unbalanced_timer 0",
+        "id 11 group 2/3",
+    ]  # fmt: skip
+    assert [n.family for n in host.nexthops.values()] == [4, 6, 6, 4, 6, 0, 0]
+    assert host.nexthops[10].buckets == [1, 1, 2, 1]  # as the kernel moved them
+    by = {
+        (r.family, r.nhid): (r.type, [h.gateway for h in r.nexthops]) for r in host.routes if r.nhid
+    }
+    near, near6 = ip("10.0.0.2"), ip("2001:db8::2")
+    assert by == {
+        (4, 10): ("unicast", [near, near6]), (4, 4): ("unicast", [None]),
+        (6, 11): ("unicast", [near6, None]), (6, 6): ("unicast", [None]),
+    }  # fmt: skip
+    again = parse_host(render_host(host))
+    assert {n.id: (n.family, n.members, n.buckets) for n in again.nexthops.values()} == {
+        n.id: (n.family, n.members, n.buckets) for n in host.nexthops.values()
+    }
 
 
 def test_a_live_host_comes_back_with_its_routes_and_rules(taken: tuple[Host, Host]) -> None:

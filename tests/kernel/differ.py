@@ -138,9 +138,33 @@ class Generator:
             yield f"ip link set {pick(DEVICES)} mtu {pick((1280, 1300, 1000, 576))}"
 
     def _routes(self) -> Iterator[str]:
+        self.objects: dict[int, list[int]] = {4: [], 6: []}
+        if self.some(0.3):
+            yield from self._objects()
         for _ in range(self.random.randrange(7)):
             family = self.random.choice(self.families)
             yield f"{_IP[family]} route append {self._route(family)}"
+
+    def _objects(self) -> Iterator[str]:
+        """Objects of `ip nexthop` and groups of them; IPv4 routes may use those of IPv6."""
+        pick = self.random.choice
+        for number in range(1, 7):
+            family, k = pick(self.families), self.random.randrange(3)
+            near = f"10.{k}.0.9" if family == 4 else f"2001:db8:{k}::9"
+            what = pick((f"via {near} dev r{k}", f"via {near} dev r{k}", f"dev r{k}", "blackhole"))
+            yield f"{_IP[family]} nexthop add id {number} {what}"
+            if what != "blackhole":
+                self.objects[family].append(number)
+        self.objects[4] += self.objects[6]
+        for family, number in ((4, 14), (4, 15), (6, 16)):
+            members = self.objects[family]
+            if len(members) < 2 or family not in self.families:
+                continue
+            some = self.random.sample(members, self.random.randrange(1, len(members) + 1))
+            group = "/".join(f"{one},{pick((1, 1, 2, 5))}" for one in some)
+            kind = pick(("", "", f"type resilient buckets {pick((1, 7, 32))}"))
+            yield f"ip nexthop add id {number} group {group} {kind}".strip()
+            members += [number, number]
 
     def _route(self, family: int) -> str:
         pick = self.random.choice
@@ -151,6 +175,8 @@ class Generator:
         near = f"10.{k}.0.{pick((2, 3, 9))}" if family == 4 else f"2001:db8:{k}::{pick((2, 3, 9))}"
         if kind:
             words = [kind, net]
+        elif self.objects[family] and self.some(0.6):
+            words = [net, "nhid", str(pick(self.objects[family]))]
         elif self.some(0.2):
             words = [net, *self._nexthops(family)]
         elif self.some(0.3):
@@ -159,6 +185,9 @@ class Generator:
             words = [net, "via", near, "dev", f"r{k}"]
         if "nexthop" in words:
             return " ".join(words)
+        if "nhid" in words and family == 6:  # the first route used decides for all by the object
+            self.routes += 1
+            return " ".join([*words, "metric", str(10 + self.routes)])
         if family == 6 and self.some(0.7):  # equal metrics make multipath routes
             self.routes += 1
             words += ["metric", str(pick((10, 20, 2000)) + self.routes)]

@@ -78,6 +78,7 @@ def all_scenarios() -> list[Scenario]:
         scenarios_ipv4,
         scenarios_ipv6,
         scenarios_multipath,
+        scenarios_nexthop,
         scenarios_route,
         scenarios_send,
         scenarios_udp,

@@ -61,11 +61,38 @@ def is_printed_nexthop(words: list[Word]) -> bool:
 
 
 def read_printed_nexthop(draft: Draft, reader: Reader, line: str) -> None:
-    """A line that `ip nexthop` prints."""
+    """A line that `ip nexthop` or `ip nexthop bucket` prints."""
     word = reader.word
+    if reader.left > 2 and reader.words[reader.at + 2].text == "index":
+        _bucket(draft, reader)
+        return
     nexthop = _read(draft, reader, None)
     nexthop.line = line
     _do(draft, nexthop, False, word)
+
+
+def _bucket(draft: Draft, reader: Reader) -> None:
+    """`id 8 index 0 idle_time 0.12 nhid 4`: which member has a bucket of a resilient group."""
+    group = draft.host.nexthops.get(int(reader.words[reader.at + 1].text))
+    word = reader.word
+    reader.at += 2
+    if group is None or not group.resilient:
+        raise Wrong(word, "expected the number of a resilient group")
+    index = member = -1
+    while reader:
+        keyword = reader.choice(("index", "idle_time", "nhid"), "index, idle_time or nhid")
+        if keyword == "index":
+            index = take_number(reader, "the number of a bucket", 0, len(group.buckets) - 1)
+        elif keyword == "nhid":
+            at = reader.word
+            member = _id(reader)
+            if member not in dict(group.members):
+                raise Wrong(at, "expected a member of the group")
+        else:
+            _seconds(reader)
+    if index < 0 or member < 0:
+        raise Wrong(None, "expected index and nhid")
+    group.buckets[index] = member
 
 
 def _do(draft: Draft, nexthop: NexthopObject, replace: bool, word: Word | None) -> None:

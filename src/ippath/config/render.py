@@ -12,9 +12,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ippath.config.ip_nexthop import members_text
 from ippath.config.values import (
     address_text, ip_protocol_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
+from ippath.fib.nexthops import is_group, shared_out
 from ippath.fib.routes import routes_of
 from ippath.fib.control import (
     ALL_SYSTEMS4,
@@ -42,6 +44,7 @@ def render_host(host: Host) -> str:
     sysctls = _sysctl_lines(host)
     addresses = list(_address_lines(host, late))
     down = list(_down_lines(host, late))
+    addresses += _nexthop_lines(host)
     base = _read([*up, *sysctls, *later, *addresses])
     final = _read([*up, *sysctls, *later, *addresses, *down])
     finish(final)
@@ -298,6 +301,36 @@ def _link_local_lines(host: Host, final: Host) -> list[str]:
     return lines
 
 
+# --- next hop objects ---------------------------------------------------------------------------------
+
+
+def _nexthop_lines(host: Host) -> Iterator[str]:
+    """The objects, groups last, and which members have buckets that are not as at first."""
+    for nexthop in sorted(host.nexthops.values(), key=is_group):
+        hop = nexthop.hop
+        words = [f"{_ip(nexthop.family or 4)} nexthop add id {nexthop.id}"]
+        if hop is None:
+            words.append(f"group {members_text(nexthop)}")
+        elif hop.blackhole:
+            words.append("blackhole")
+        elif hop.gateway is not None:
+            words.append(f"via {address_text(hop.gateway_family, hop.gateway)}")
+        if hop is not None and hop.device is not None and not hop.blackhole:
+            words.append(f"dev {hop.device}" + (" onlink" if hop.onlink else ""))
+        if nexthop.resilient:
+            words.append(
+                f"type resilient buckets {len(nexthop.buckets)} idle_timer {nexthop.idle_timer:g} "
+                f"unbalanced_timer {nexthop.unbalanced_timer:g}"
+            )
+        if nexthop.protocol != "unspec":
+            words.append(f"proto {nexthop.protocol}")
+        yield " ".join([*words, *(["fdb"] if nexthop.fdb else [])])
+        at_first = shared_out(nexthop.members, [0] * len(nexthop.buckets))
+        for k, (member, usual) in enumerate(zip(nexthop.buckets, at_first)):
+            if member != usual:
+                yield f"id {nexthop.id} index {k} idle_time 0 nhid {member}"
+
+
 # --- routes -------------------------------------------------------------------------------------------
 
 
@@ -401,7 +434,9 @@ def _default_scope(route: Route) -> int:
         return SCOPE_HOST
     if route.type in ("broadcast", "multicast", "anycast"):
         return SCOPE_LINK
-    if route.type == "unicast" and not any(n.gateway is not None for n in route.nexthops):
+    several = route.nhid or len(route.nexthops) > 1 or any(n.weight != 1 for n in route.nexthops)
+    gateway = any(n.gateway is not None for n in route.nexthops)
+    if route.type == "unicast" and not several and not gateway:
         return SCOPE_LINK
     return SCOPE_UNIVERSE
 
@@ -426,7 +461,9 @@ def _route_line(mode: str, route: Route) -> str:
         words.append(f"from {prefix_text(family, route.src, route.src_plen)}")
     if route.tos:
         words.append(f"tos {route.tos:#04x}")
-    if len(route.nexthops) == 1 and route.nexthops[0].weight == 1:
+    if route.nhid:
+        words.append(f"nhid {route.nhid}")
+    elif len(route.nexthops) == 1 and route.nexthops[0].weight == 1:
         words.append(_hop_text(route, route.nexthops[0]))
         if route.nexthops[0].onlink:
             words.append("onlink")
@@ -446,7 +483,9 @@ def _route_line(mode: str, route: Route) -> str:
         words.append(f"hoplimit {route.hoplimit}")
     if route.preference != "medium":
         words.append(f"pref {route.preference}")
-    if len(route.nexthops) > 1 or any(hop.weight != 1 for hop in route.nexthops):
+    if not route.nhid and (
+        len(route.nexthops) > 1 or any(hop.weight != 1 for hop in route.nexthops)
+    ):
         for hop in route.nexthops:
             words.append(f"nexthop {_hop_text(route, hop)}")
             if hop.weight != 1:

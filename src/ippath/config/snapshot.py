@@ -26,7 +26,9 @@ from typing import Any
 
 from ippath.config.ss import parse_ss
 from ippath.config.values import DSCP_NAMES, ip_protocol_number
+from ippath.fib.nexthops import hops_of, is_group, shared_out
 from ippath.model import (
+    NexthopObject,
     ROUTE_TYPES,
     SCOPE_HOST,
     SCOPE_LINK,
@@ -45,7 +47,8 @@ from ippath.model import (
 )  # fmt: skip
 
 TABLES = {"default": TABLE_DEFAULT, "main": TABLE_MAIN, "local": TABLE_LOCAL}
-PARTS = ("addr", "route", "route6", "rule", "rule6", "neigh", "maddr", "sysctl", "ss")
+PARTS = ("addr", "route", "route6", "rule", "rule6", "neigh", "maddr", "sysctl", "ss",
+         "nexthop", "nexthop_bucket")  # fmt: skip
 DEFAULT_RULES = {
     4: [(0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT)],
     6: [(0, TABLE_LOCAL), (32766, TABLE_MAIN)],
@@ -146,6 +149,9 @@ class _Reader:
         if "maddr" not in parts:
             for device in self.host.devices:
                 device.multicast |= default_groups(device)
+        by_ip6 = {entry.get("nhid") for entry in parts.get("route6", []) if isinstance(entry, dict)}
+        self._each("nexthop", parts.get("nexthop", []), lambda e: self._object(e, by_ip6))
+        self._each("nexthop_bucket", parts.get("nexthop_bucket", []), self._bucket)
         self._each("route", parts.get("route", []), lambda e: self._route(e, None))
         self._each("route6", parts.get("route6", []), lambda e: self._route(e, 6))
         self._each("rule", parts.get("rule", []), lambda e: self._rule(e, 4))
@@ -234,6 +240,44 @@ class _Reader:
             if group.get("family") in ("inet", "inet6"):
                 device.multicast.add(_ip(group["address"]))
 
+    # next hop objects
+
+    def _object(self, entry: dict[str, Any], by_ip6: set[Any]) -> None:
+        """One object; `by_ip6` are those that IPv6 routes go by, as a listing shows no families."""
+        number = int(entry["id"])
+        nexthop = NexthopObject(number, protocol=str(entry.get("protocol", "unspec")))
+        nexthop.fdb = "fdb" in entry
+        if "group" in entry:
+            nexthop.family = 0
+            nexthop.members = [
+                (int(member["id"]), int(member.get("weight", 1))) for member in entry["group"]
+            ]
+            shape = entry.get("resilient_args", {})
+            nexthop.resilient = bool(shape)
+            nexthop.idle_timer = float(shape.get("idle_timer", -1))
+            nexthop.unbalanced_timer = float(shape.get("unbalanced_timer", -1))
+            nexthop.buckets = shared_out(nexthop.members, [0] * int(shape.get("buckets", 0)))
+        else:
+            hop = self._nexthop(entry, Route(4, 0, 0))
+            hop.scope = _scope(entry.get("scope", "global"))
+            nexthop.hop, six = hop, number in by_ip6
+            if "blackhole" in entry:
+                hop.blackhole, hop.device = True, "lo"
+            elif hop.gateway is not None:
+                six = hop.gateway_family == 6
+            else:
+                six = hop.scope == SCOPE_LINK
+            nexthop.family = 6 if six else 4
+        self.host.nexthops[number] = nexthop
+
+    def _bucket(self, entry: dict[str, Any]) -> None:
+        bucket = entry["bucket"]
+        group = self.host.nexthops[int(entry["id"])]
+        index, member = int(bucket["index"]), int(bucket["nhid"])
+        if not 0 <= index < len(group.buckets) or member not in dict(group.members):
+            raise ValueError(f"no bucket {index} for nexthop {member}")
+        group.buckets[index] = member
+
     # routes
 
     def _route(self, entry: dict[str, Any], family: int | None) -> None:
@@ -270,7 +314,13 @@ class _Reader:
         )
         hops = entry.get("nexthops") or ([entry] if "dev" in entry else [])
         # reject routes need no next hop; IPv6 shows them on lo
-        if kind in ("unicast", "local", "broadcast", "anycast", "multicast"):
+        nexthop = self.host.nexthops.get(int(entry.get("nhid", 0)))
+        if nexthop is not None:
+            route.nhid, route.group = nexthop.id, is_group(nexthop)
+            route.nexthops = hops_of(self.host, nexthop)
+            if any(hop.blackhole for hop in route.nexthops):
+                route.type = "unicast"  # the object is what refuses
+        elif kind in ("unicast", "local", "broadcast", "anycast", "multicast"):
             route.nexthops = [self._nexthop(hop, route) for hop in hops]
         self.host.routes.append(route)
 
@@ -514,7 +564,7 @@ def collect() -> dict[str, Any]:
         routes = {f: list(netlink.get_routes(family=f)) for f in (2, 10)}
         rules = {f: list(netlink.get_rules(family=f)) for f in (2, 10)}
         neighbours = [n for f in (2, 10) for n in netlink.get_neighbours(family=f)]
-    return {
+    parts: dict[str, Any] = {
         "addr": [_link_entry(link, names, addresses) for link in links],
         "route": [_route_entry(r, names) for r in routes[2] if not r["flags"] & 0x200],
         "route6": [_route_entry(r, names) for r in routes[10] if not r["flags"] & 0x200],
@@ -525,6 +575,29 @@ def collect() -> dict[str, Any]:
         "sysctl": _sysctls_from_proc(),
         "ss": _sockets(),
     }
+    if objects := _ip_json("nexthop"):
+        parts |= {"nexthop": objects, "nexthop_bucket": _ip_json("nexthop", "bucket")}
+        for name, option in (("route", "-4"), ("route6", "-6")):
+            _add_nhids(parts[name], _ip_json(option, "route", "show", "table", "all"))
+    return parts
+
+
+def _add_nhids(routes: list[dict[str, Any]], listed: list[dict[str, Any]]) -> None:
+    """Which objects routes go by, which pyroute2 does not know; both lists have the kernel's order."""
+    for route, same in zip(routes, listed):
+        if "nhid" in same and route["dst"].partition("/")[0] == same["dst"].partition("/")[0]:
+            route["nhid"] = same["nhid"]
+
+
+def _ip_json(*words: str) -> list[Any]:
+    """What `ip -j` lists; nothing where there is no `ip`, or one that does not know it."""
+    try:
+        ran = subprocess.run(
+            ["ip", "-j", *words], capture_output=True, text=True, timeout=30, check=False
+        )
+        return json.loads(ran.stdout) if ran.returncode == 0 and ran.stdout.strip() else []
+    except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError):
+        return []
 
 
 _IFF = {0x1: "UP", 0x2: "BROADCAST", 0x8: "LOOPBACK", 0x10: "POINTOPOINT", 0x80: "NOARP",

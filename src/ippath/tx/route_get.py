@@ -22,14 +22,14 @@ from ippath.tables import (
     FLOW_STRICT, FLOW_TOS, FLOW_UID, GOT_BROADCAST, GOT_DEVICE, GOT_ERROR, GOT_FLAGS,
     GOT_GATEWAY_FAMILY, GOT_GATEWAY_HI, GOT_GATEWAY_LO, GOT_LOCAL, GOT_MULTICAST, GOT_NH,
     GOT_REDIRECT, GOT_ROUTE, GOT_RULE, GOT_SRC_HI, GOT_SRC_LO, GOT_SRC_SET, GOT_TABLE, GOT_TYPE,
-    INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_PREFSRC_SET, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO,
-    NH_SCOPE, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_PLEN,
+    INFO_OBJECT, INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_PREFSRC_SET, NH_DEVICE, NH_GATEWAY_FAMILY,
+    NH_HI, NH_LO, NH_SCOPE, NONE, OBJECT_GROUP, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_PLEN,
     RTN_ANYCAST, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SKB_AVAIL, SKB_DEVICE,
     SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_FRAG, SKB_FRAME, SKB_IHL, SKB_IP, SKB_MARK,
     SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SKB_TOS,
 )  # fmt: skip
 from ippath.tx.route_output4 import LOOPBACK_DEVICE, SCOPE_LINK, route_output4
-from ippath.tx.route_output6 import device_out6, look_up_output6, select_source6
+from ippath.tx.route_output6 import device_out6, look_up_output6, select_source6, source_device6
 from ippath.wire.ipv4 import HEADER
 from ippath.wire.ipv6 import is_link_local, is_loopback, is_multicast
 
@@ -201,7 +201,10 @@ def _ask6(h, s, ask, hi, lo, got, row, trace):
         got[row, GOT_SRC_HI] = fib.info[info, INFO_PREFSRC_HI]
         got[row, GOT_SRC_LO] = fib.info[info, INFO_PREFSRC_LO]
     elif not coming_in:
-        chosen = select_source6(h, fib.nexthop[nh, NH_DEVICE], hi, lo)
+        near = fib.nexthop[nh, NH_DEVICE]
+        if fib.info[info, INFO_OBJECT] == OBJECT_GROUP:
+            near = source_device6(h, result)
+        chosen = select_source6(h, near, hi, lo)
         if chosen != NONE:
             got[row, GOT_SRC_SET] = 1
             got[row, GOT_SRC_HI] = h.address[chosen, ADDR_HI]

@@ -12,9 +12,9 @@ from ippath.tables import (
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER, FLOW_PROTOCOL,
-    FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, INFO_ANYCAST,
+    FLOW_REACHABLE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, INFO_ANYCAST, INFO_NH_FIRST, INFO_OBJECT,
     INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_TYPE, NH_DEVICE, NH_GATEWAY_FAMILY,
-    NONE, RES_INFO, RES_NH, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_PLEN, RTN_LOCAL,
+    NONE, OBJECT_GROUP, RES_INFO, RES_NH, ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_PLEN, RTN_LOCAL,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
     is_link_local, is_loopback, is_multicast, is_unspecified, prefix_match,
@@ -205,6 +205,18 @@ def device_out6(h, result):
 
 
 @kernel
+def source_device6(h, result):
+    """Device whose addresses are preferred as sources; of a group that of its first member.
+
+    kernel: ip6_route_get_saddr, fib6_info_nh_dev.
+    """
+    info = result[RES_INFO]
+    if h.fib6.info[info, INFO_OBJECT] == OBJECT_GROUP:
+        return h.fib6.nexthop[h.fib6.info[info, INFO_NH_FIRST], NH_DEVICE]
+    return device_out6(h, result)
+
+
+@kernel
 def look_up_output6(
     h, s, row, src_hi, src_lo, dst_hi, dst_lo, tos, mark, protocol, ports, oif, hashed, trace
 ):
@@ -250,7 +262,7 @@ def choose_source6(h, s, used, error, oif, trace):
     """
     flow, result = s.flow[used], s.result[used]
     if is_unspecified(flow[FLOW_SRC_HI], flow[FLOW_SRC_LO]):
-        info, out = result[RES_INFO], flow[FLOW_OIF] if error == 0 else NONE
+        info, out = result[RES_INFO], source_device6(h, result) if error == 0 else NONE
         if error == 0 and h.fib6.info[info, INFO_PREFSRC_SET]:
             flow[FLOW_SRC_HI] = h.fib6.info[info, INFO_PREFSRC_HI]
             flow[FLOW_SRC_LO] = h.fib6.info[info, INFO_PREFSRC_LO]
