@@ -261,6 +261,9 @@ ip route add 77.0.0.0/8 via 10.0.0.2 dev r0; ip addr del 10.0.0.1/24 dev r0
 ip addr add 10.0.0.8/24 dev r0; ip route add 77.0.0.0/8 dev r1 src 10.0.0.8; ip route add throw 77.0.0.0/9 table local src 10.0.0.8; ip addr del 10.0.0.8/24 dev r0
 ip link set r0 down; ip route add local 77.0.0.0/8 dev r0
 ip link set r0 down; ip route add 77.0.0.0/8 dev r0
+ip route add 77.0.0.0/8 nexthop dev r0 nexthop dev r1; ip link del r1
+ip -6 route add 3000::/16 nexthop via 2001:db8::2 nexthop via 2001:db8:1::2; ip link del r1
+ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r1; ip nexthop add id 3 group 1/2; ip route add 77.0.0.0/8 nhid 3; ip link del r1
 ip route add 77.0.0.0/8 nexthop dev r0 nexthop dev r1; ip link set r0 down
 ip route add 77.0.0.0/8 nexthop dev r0 nexthop dev r1; ip link set r0 down; ip link set r1 down
 ip route add 77.0.0.0/8 nexthop dev r0 nexthop dev r1; ip link set r0 down; ip link set r0 up

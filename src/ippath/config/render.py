@@ -16,7 +16,7 @@ from ippath.config.ip_nexthop import members_text
 from ippath.config.values import (
     address_text, ip_protocol_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
-from ippath.fib.nexthops import is_group, shared_out
+from ippath.fib.nexthops import add_nexthop, is_group, shared_out
 from ippath.fib.routes import routes_of
 from ippath.fib.control import (
     ALL_SYSTEMS4,
@@ -29,7 +29,7 @@ from ippath.fib.control import (
 )
 from ippath.model import (
     SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device, Host,
-    Listener, Neighbour, Nexthop, Route, Rule,
+    Listener, Neighbour, Nexthop, NexthopObject, Route, Rule,
 )  # fmt: skip
 
 _LOCAL_TYPES = ("local", "broadcast", "anycast")
@@ -44,8 +44,10 @@ def render_host(host: Host) -> str:
     sysctls = _sysctl_lines(host)
     addresses = list(_address_lines(host, late))
     down = list(_down_lines(host, late))
-    addresses += _nexthop_lines(host)
     base = _read([*up, *sysctls, *later, *addresses])
+    if host.nexthops:
+        addresses += _nexthop_lines(host, base)
+        base = _read([*up, *sysctls, *later, *addresses])
     final = _read([*up, *sysctls, *later, *addresses, *down])
     finish(final)
     missing = _link_local_lines(host, final)
@@ -304,8 +306,11 @@ def _link_local_lines(host: Host, final: Host) -> list[str]:
 # --- next hop objects ---------------------------------------------------------------------------------
 
 
-def _nexthop_lines(host: Host) -> Iterator[str]:
-    """The objects, groups last, and which members have buckets that are not as at first."""
+def _nexthop_lines(host: Host, base: Host) -> Iterator[str]:
+    """The objects, groups last, and which members have buckets that are not as at first.
+
+    A gateway that is out of reach by now was once in reach: a route to it comes and goes.
+    """
     for nexthop in sorted(host.nexthops.values(), key=is_group):
         hop = nexthop.hop
         words = [f"{_ip(nexthop.family or 4)} nexthop add id {nexthop.id}"]
@@ -324,11 +329,29 @@ def _nexthop_lines(host: Host) -> Iterator[str]:
             )
         if nexthop.protocol != "unspec":
             words.append(f"proto {nexthop.protocol}")
+        way = _way_once(base, nexthop)
+        if way:
+            yield way.format("add")
         yield " ".join([*words, *(["fdb"] if nexthop.fdb else [])])
+        if way:
+            yield way.format("del")
         at_first = shared_out(nexthop.members, [0] * len(nexthop.buckets))
         for k, (member, usual) in enumerate(zip(nexthop.buckets, at_first)):
             if member != usual:
                 yield f"id {nexthop.id} index {k} idle_time 0 nhid {member}"
+
+
+def _way_once(base: Host, nexthop: NexthopObject) -> str:
+    """The line that adds (or, filled in so, deletes) a route to the gateway, if one is needed."""
+    hop = nexthop.hop
+    if hop is None or hop.gateway is None or hop.device is None or hop.onlink:
+        return ""
+    try:
+        add_nexthop(copy.deepcopy(base), copy.deepcopy(nexthop))
+    except ControlError:
+        family = hop.gateway_family
+        return f"{_ip(family)} route {{}} {address_text(family, hop.gateway)} dev {hop.device} metric 9"
+    return ""
 
 
 # --- routes -------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def del_device(host: Host, name: str) -> None:
     if device.kind == "loopback":
         raise ControlError("RTNETLINK answers: Operation not supported")
     lose_nexthops(host, name)
-    _drop_routes(host, device, keep_local=False)
+    _drop_routes(host, device, keep_local=False, deleted=True)
     host.devices.remove(device)
     host.neighbours = [n for n in host.neighbours if n.device != name]
     for other in [d for d in host.devices if d.parent == name]:
@@ -195,8 +195,9 @@ def _go_down(host: Host, device: Device) -> None:
 
 
 def _drop_routes(
-    host: Host, device: Device, keep_local: bool, family: int = 0, unlink6: bool = True
-) -> None:
+    host: Host, device: Device, keep_local: bool, family: int = 0, unlink6: bool = True,
+    deleted: bool = False,
+) -> None:  # fmt: skip
     """Mark next hops by the device as dead; routes without others go.
 
     Those of IPv6 leave their routes with `unlink6` (kernel: fib6_ifdown, NETDEV_UNREGISTER).
@@ -216,6 +217,8 @@ def _drop_routes(
             nexthop.dead = True
         if route.family == 6 and unlink6:
             route.nexthops = [n for n in route.nexthops if n.device != device.name]
+        if deleted and route.family == 4:  # the whole route (kernel: fib_sync_down_dev)
+            continue
         if route.nexthops and not all(n.dead for n in route.nexthops):
             kept.append(route)
     host.routes = kept
