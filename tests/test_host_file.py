@@ -640,6 +640,9 @@ def test_examples_in_the_document_are_valid() -> None:
         before = "ip rule add pref 1000 nop" if line == "ip rule del pref 1000" else before
         before = "ip link del eth0" if line.startswith("ip link add eth0") else before
         before = "ip link del tun0" if line.startswith("ip tuntap add dev tun0") else before
+        if "nhid" in line or any(f"nexthop {w}" in line for w in ("replace", "del", "add id 1")):
+            others = [n for n in (1, 2, 3, 10) if f"add id {n} " not in line]
+            before = "\n".join(f"ip nexthop add id {n} dev eth0" for n in others)
         if line not in COMMANDS:
             parse_host(f"{base}{before}\n{line}\n")
 
