@@ -28,11 +28,8 @@ SCENARIOS = {s.name: s for s in all_scenarios()}
 RECORDED = load()
 
 # What ippath does not do like the kernel, and why.  A scenario that agrees again must leave.
-_NO_LOOP = "what a host sends to itself, by lo or as a broadcast, does not come back in"
 _NO_ARP = "next hops are known or not: nobody is asked, no packet waits, nothing is answered"
 KNOWN_DIFFERENCES: dict[str, str] = {
-    "route by lo": _NO_LOOP,
-    "ICMP to a broadcast address": _NO_LOOP,
     "unresolved neighbour": _NO_ARP,
     "unresolved v6 neighbour": _NO_ARP,
     "neighbour queue full": _NO_ARP,

@@ -28,6 +28,7 @@ LINK_LINUX_SLL2 = 276
 DIRECTION_UNKNOWN = 0
 DIRECTION_IN = 1
 DIRECTION_OUT = 2
+DIRECTION_LOOPED = 16  # the host sent it to itself; the type of its route is added
 
 
 @dataclass

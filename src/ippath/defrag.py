@@ -295,6 +295,8 @@ def _bare_state(seed: int, overlaps: bool) -> T.State:
         out_data=np.empty(_OUT_BYTES, np.uint8),
         taken=none(T.TAKEN_COLUMNS),
         taken_data=np.zeros(1, np.uint8),
+        loop=none(T.LOOP_COLUMNS),
+        loop_data=np.zeros(0, np.uint8),
     )
 
 

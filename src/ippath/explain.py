@@ -823,7 +823,7 @@ class _Judge:
     def _sockets_near(self) -> None:
         """Listeners on the same port that do not take this packet, and why in their own words."""
         port = self.told.packet.get("destination_port")
-        for number, listener in enumerate(self.netns.host.listeners):
+        for number, listener in self.netns.open_listeners():
             if listener.port == port and listener.protocol == self.told.packet.get("protocol"):
                 self._add("other socket", self.netns.listener_text(number))
         self._add(

@@ -26,7 +26,7 @@ _FIB = {
 }  # fmt: skip
 _TABLES: dict[str, Any] = {
     "conf": 0, "device": T.DEV_COLUMNS, "vlan": T.VLAN_COLUMNS, "address": T.ADDR_COLUMNS,
-    "group": T.GROUP_COLUMNS, "fib4": _FIB, "fib6": _FIB, "socket": T.SOCK_COLUMNS, "port": 0,
+    "group": T.GROUP_COLUMNS, "fib4": _FIB, "fib6": _FIB, "socket": T.SOCK_COLUMNS, "port": 0, "member": T.MEMBER_COLUMNS,
     "neighbour": T.NEIGH_COLUMNS,
 }  # fmt: skip
 _STATE: dict[str, Any] = {
@@ -37,6 +37,7 @@ _STATE: dict[str, Any] = {
     "skb": 0, "hint": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
+    "loop": T.LOOP_COLUMNS, "loop_data": "bytes",
 }  # fmt: skip
 # ippath.prefix.layout
 _PREFIXES: dict[str, Any] = {"node": 0, "chunk": 0, "leaf": "int32", "meta": 0}
@@ -105,7 +106,7 @@ if not COMPILED:
         """A byte arena in the form that all stages share."""
         return array
 
-    open_column = open_rows = as_arena = open_bytes
+    open_column = open_rows = open_messages = as_arena = open_bytes
 
     def copy_route(target: Any, source: Any) -> None:
         """Copy the DST_* fields of a packet or hint."""
@@ -339,12 +340,12 @@ else:
     open_state = _opener(_state_type)
     open_prefixes = _opener(_prefixes_type)
 
-    def _array_opener(field: str, fixed: bool):
-        """Opens an array whose element width and columns follow from the array's type."""
+    def _array_opener(field: str, fixed: bool, width: int = 0):
+        """Opens an array whose element width follows from its type; 2-dimensional ones have `width`."""
 
         @intrinsic
         def opener(typing, array):
-            columns = T.V_COLUMNS if array.ndim == 2 else 0
+            columns = width if array.ndim == 2 else 0
             table_type = TableType(columns, array.dtype.bitwidth, field, fixed)
 
             def codegen(context, builder, sig, args):
@@ -360,7 +361,8 @@ else:
 
     open_bytes = _array_opener("arena", True)
     open_column = _array_opener("column", True)
-    open_rows = _array_opener("verdict rows", False)
+    open_rows = _array_opener("verdict rows", False, T.V_COLUMNS)
+    open_messages = _array_opener("messages", False, T.SEND_COLUMNS)
 
     @intrinsic
     def as_arena(typing, table):

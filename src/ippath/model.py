@@ -200,6 +200,16 @@ class Listener:
     no_check6_rx: bool = False
     protocol: int = 17  # 136: UDP-Lite
     line: str = ""
+    # of sockets that are read by calls (reader "calls", see ippath.socket)
+    groups4: bool | None = None  # takes IPv4 groups that others joined; None: as a new socket does
+    groups6: bool = True
+    members: list[tuple[int, str, int]] = field(default_factory=list)  # family, device, group
+    coverage: int | None = None  # UDP-Lite: least bytes that a checksum must cover; 0: all
+
+    @property
+    def takes_groups4(self) -> bool:
+        """Whether it takes IPv4 groups that others joined; new IPv6 sockets do not."""
+        return self.family == 4 if self.groups4 is None else self.groups4
 
 
 @dataclass

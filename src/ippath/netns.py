@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ippath import tables as T
-from ippath.batch import LINK_ETHERNET, LINK_RAW, PacketBatch
+from ippath.batch import DIRECTION_LOOPED, LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
@@ -25,6 +26,7 @@ from ippath.mib import COUNTERS
 from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
 from ippath.reasons import REASON_NAMES, VERDICTS
 from ippath.switches import resolve
+from ippath.tx.loopback import LOOP_BYTES, LOOP_ROWS
 from ippath.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -62,6 +64,10 @@ def _reassembly_of(name: str) -> int | None:
         if name.startswith(prefix):
             return directory
     return None
+
+
+FIRST_OPEN = 1 << 20  # numbers of open sockets; below are those of `Host.listeners`
+Inbox = Callable[[np.ndarray, np.ndarray], None]
 
 
 class AccountingError(AssertionError):
@@ -132,6 +138,10 @@ class Netns:
         self._made: dict[str, Any] = {}
         self._sent: list[tuple[np.ndarray, np.ndarray]] = []
         self._taken: list[tuple[np.ndarray, np.ndarray]] = []
+        self._open: dict[int, Listener] = {}  # sockets of ippath.socket, in the order of binding
+        self._inboxes: dict[int, Inbox] = {}
+        self._next_number = FIRST_OPEN
+        self.keeps_output = False  # whether `take_output` gets what open sockets send
         self.tables = self._build()
         self.state = self._new_state()
         self._tables_handle = tables_handle(self.tables)
@@ -153,19 +163,28 @@ class Netns:
         self.state = old._replace(
             devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken
         )
+        self._carry_queues(old_sockets, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
         for row, device in enumerate(old_host.devices):
             if device.name in self._device_rows:
                 fresh.devstat[self._device_rows[device.name]] = old.devstat[row]
-        rows = {number: k for k, number in enumerate(self.tables.socket[:, T.SOCK_LISTENER])}
-        for row, number in enumerate(old_sockets[:, T.SOCK_LISTENER]):
-            if number in rows:
-                fresh.sockq[rows[number]] = old.sockq[row]
         for name, value in host.sysctls.items():
             if _reassembly_of(name) is not None and old_host.sysctls.get(name) != value:
                 self.set_fragment_limit(name, int(value))
         self._tables_handle = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
+
+    def _carry_queues(self, sockets: np.ndarray, state: T.State, routes: bool = False) -> None:
+        """Take over what sockets hold of `state`, which was that of `sockets`, as rows have moved.
+
+        With `routes` also those that connected sockets remember.
+        """
+        rows = {number: k for k, number in enumerate(self.tables.socket[:, T.SOCK_LISTENER])}
+        for row, number in enumerate(sockets[:, T.SOCK_LISTENER]):
+            if number in rows:
+                self.state.sockq[rows[number]] = state.sockq[row]
+                if routes:
+                    self.state.rxdst[rows[number]] = state.rxdst[row]
 
     @classmethod
     def from_file(
@@ -188,7 +207,7 @@ class Netns:
         fib4, self._routes4, self._rules4 = build_fib(self.host, 4, self._device_rows)
         fib6, self._routes6, self._rules6 = build_fib(self.host, 6, self._device_rows)
         device, vlan = self._build_devices()
-        socket, port = self._build_sockets()
+        socket, port, member = self._build_sockets()
         return T.Tables(
             conf=self._build_conf(),
             device=device,
@@ -199,6 +218,7 @@ class Netns:
             fib6=fib6,
             socket=socket,
             port=port,
+            member=member,
             neighbour=self._build_neighbours(),
         )
 
@@ -289,9 +309,18 @@ class Netns:
         rows = [
             [family, k, *halves(group)]
             for k, device in enumerate(self.host.devices)
-            for family, group in sorted(device.multicast)
+            for family, group in sorted(device.multicast | self._joined(device.name))
         ]
         return np.array(rows, np.int64) if rows else np.zeros((0, T.GROUP_COLUMNS), np.int64)
+
+    def _joined(self, device: str) -> set[tuple[int, int]]:
+        """Groups that open sockets joined by the device: family, address."""
+        return {
+            (family, group)
+            for one in self._open.values()
+            for family, name, group in one.members
+            if name == device
+        }
 
     def _build_neighbours(self) -> np.ndarray:
         size = 16
@@ -319,6 +348,8 @@ class Netns:
             read = T.READ_AT_ONCE
         elif listener.reader == "none":
             read = T.READ_NEVER
+        elif listener.reader == "calls":
+            read = T.READ_BY_CALLS
         else:
             read = max(1, int(1e9 / float(listener.reader.removesuffix("/s"))))
         peer = listener.peer
@@ -343,6 +374,11 @@ class Netns:
         row[T.SOCK_NO_CHECK6] = int(listener.no_check6_rx)
         row[T.SOCK_WILDCARD] = int(ip == 0)
         row[T.SOCK_LISTENER] = number
+        row[T.SOCK_GROUPS4], row[T.SOCK_GROUPS6] = (
+            int(listener.takes_groups4),
+            int(listener.groups6),
+        )
+        row[T.SOCK_COVERAGE] = T.NONE if listener.coverage is None else listener.coverage
         return row
 
     def _connected(self, listener: Listener) -> Listener:
@@ -356,12 +392,16 @@ class Netns:
             source = source_toward(self.host, listener.family, listener.peer, listener.device)
         return dataclasses.replace(listener, ip=source)
 
-    def _build_sockets(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sockets by port in the order in which the kernel scans them: latest bound first."""
+    def _build_sockets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sockets by port in the order in which the kernel scans them: latest bound first.
+
+        Returns them, the first of each port, and the groups that they joined.
+        """
         groups: dict[tuple, list[int]] = {}
         singles: list[int] = []
-        sockets = [self._connected(one) for one in self.host.listeners]
-        for number, one in enumerate(sockets):
+        sockets = {n: self._connected(one) for n, one in enumerate(self.host.listeners)}
+        sockets.update(self._open)
+        for number, one in sockets.items():
             if one.reuseport and one.peer is None:
                 key = (one.port, one.family, one.v6only, one.ip, one.device, one.protocol)
                 groups.setdefault(key, []).append(number)
@@ -370,16 +410,25 @@ class Netns:
         order = [[n] for n in reversed(singles)] + list(groups.values())
         order.sort(key=lambda members: _port_group(sockets[members[0]]))
         rows: list[list[int]] = []
+        joined: list[list[int]] = []
         for members in order:
             first = len(rows)
             for number in members:
                 row = self._socket_row(number, sockets[number])
+                row[T.SOCK_MEMBER_FIRST] = len(joined)
+                row[T.SOCK_MEMBER_COUNT] = len(sockets[number].members)
+                joined += [
+                    [family, self._device_rows.get(device, T.NOT_A_DEVICE), *halves(group)]
+                    for family, device, group in sockets[number].members
+                ]
                 row[T.SOCK_REUSEPORT_FIRST], row[T.SOCK_REUSEPORT_COUNT] = first, len(members)
                 rows.append(row)
         table = np.array(rows, np.int64) if rows else np.zeros((0, T.SOCK_COLUMNS), np.int64)
         group = 2 * table[:, T.SOCK_PORT] + table[:, T.SOCK_WILDCARD]
-        port = np.searchsorted(group, np.arange(2 * 65536 + 1)).astype(np.int64)
-        return table, port
+        port = np.zeros(2 * 65536 + 1, np.int64)
+        np.cumsum(np.bincount(group, minlength=2 * 65536), out=port[1:])
+        member = np.array(joined, np.int64) if joined else np.zeros((0, T.MEMBER_COLUMNS), np.int64)
+        return table, port, member
 
     def _build_conf(self) -> np.ndarray:
         host, number = self.host, self._number
@@ -433,11 +482,7 @@ class Netns:
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
         conf[T.CONF_CONNTRACK_DEFRAG] = int(self.switches["conntrack_defrag"] == "on")
-        conf[T.CONF_EARLY_DEMUX] = (
-            number("net.ipv4.ip_early_demux", 1)
-            and number("net.ipv4.udp_early_demux", 1)
-            and any(listener.peer is not None for listener in host.listeners)
-        )
+        conf[T.CONF_EARLY_DEMUX] = self._early_demux()
         handled = HANDLED | host.protocols
         for first, bits in (
             (T.CONF_PROTOCOLS4_0, sum(1 << p for f, p in handled if f == 4)),
@@ -450,6 +495,14 @@ class Netns:
             for word in range(4):
                 conf[first + word] = halves(bits >> (64 * word) & 0xFFFFFFFFFFFFFFFF)[1]
         return conf
+
+    def _early_demux(self) -> bool:
+        """Whether early demux is on, and a socket is connected."""
+        return bool(
+            self._number("net.ipv4.ip_early_demux", 1)
+            and self._number("net.ipv4.udp_early_demux", 1)
+            and any(listener.peer is not None for _, listener in self.open_listeners())
+        )
 
     # --- state ------------------------------------------------------------------------------------------
 
@@ -473,7 +526,7 @@ class Netns:
         misc = np.zeros(T.MISC_COLUMNS, np.int64)
         misc[T.MISC_RANDOM] = _hash(0x85EBCA6B, self.seed) or 1
         misc[T.MISC_ICMP_STAMP_NS] = -(10**9)
-        misc[T.MISC_LIST_DEVICE] = T.NONE
+        misc[T.MISC_LIST_DEVICE] = misc[T.MISC_OWN_IIF] = T.NONE
         state = T.State(
             counters=np.zeros(len(COUNTERS), np.int64),
             verdicts=np.zeros(len(VERDICTS), np.int64),
@@ -494,6 +547,8 @@ class Netns:
             out_data=np.zeros(0, np.uint8),
             taken=np.zeros((0, T.TAKEN_COLUMNS), np.int64),
             taken_data=np.zeros(0, np.uint8),
+            loop=np.zeros((LOOP_ROWS, T.LOOP_COLUMNS), np.int64),
+            loop_data=np.zeros(LOOP_BYTES, np.uint8),
         )
         state.hint[T.HINT_VALID] = state.hint[T.HINT_PENDING] = 0
         return state
@@ -566,12 +621,70 @@ class Netns:
             )  # fmt: skip
             if done == OUTSIDE:
                 raise ValueError("the batch has packets outside its arena")
-            if done < n:
+            if self.state.misc[T.MISC_LOOP_ROWS]:
+                self._bring_back()
+            elif done < n:
                 self._make_room()
             at = done
             if at >= n:
                 break
+        if self._open:
+            self._drain_taken()
         return Verdicts(table, batch.first_frame, self._listener_numbers())
+
+    def _bring_back(self) -> None:
+        """Receive what the host sent to itself, and what that makes it send to itself, in order."""
+        state = self.state
+        if state.hint[T.HINT_PENDING]:  # the packet in hand will be another
+            state.hint[T.DST_FIRST :] = state.skb[T.DST_FIRST :]
+            state.hint[T.HINT_PENDING] = 0
+        hint, misc = state.hint.copy(), state.misc
+        lists = misc[T.MISC_LIST_COUNT : T.MISC_LIST_TIME + 1].copy()
+        alone, misc[T.MISC_ALONE], misc[T.MISC_ONE_CAUSE] = misc[T.MISC_ALONE], 1, 1
+        waiting = deque([self._take_loop()])
+        while waiting:
+            rows, data = waiting.popleft()
+            causes = rows[:, T.LOOP_CAUSE]
+            ends = np.append(np.flatnonzero(np.diff(causes)) + 1, len(rows)).tolist()
+            begin = 0
+            for end in ends:
+                self._receive_looped(rows[begin:end], data, waiting)
+                begin = end
+        misc[T.MISC_ALONE], misc[T.MISC_ONE_CAUSE] = alone, 0
+        misc[T.MISC_LIST_COUNT : T.MISC_LIST_TIME + 1] = lists
+        state.hint[:] = hint
+
+    def _take_loop(self) -> tuple[np.ndarray, np.ndarray]:
+        """The packets that wait to come back in, and their bytes."""
+        misc, state = self.state.misc, self.state
+        rows = state.loop[: misc[T.MISC_LOOP_ROWS]].copy()
+        data = state.loop_data[: misc[T.MISC_LOOP_BYTES]].copy()
+        misc[T.MISC_LOOP_ROWS] = misc[T.MISC_LOOP_BYTES] = 0
+        return rows, data
+
+    def _receive_looped(self, rows: np.ndarray, data: np.ndarray, waiting: deque) -> None:
+        """Receive packets of one cause; those that they make the host send to itself are to wait."""
+        from ippath.rx.burst import receive_burst
+
+        n, misc = len(rows), self.state.misc
+        offset, mark = (np.ascontiguousarray(rows[:, c]) for c in (T.LOOP_OFFSET, T.LOOP_MARK))
+        length, wire, device, iif = (
+            rows[:, c].astype(np.int32)
+            for c in (T.LOOP_LENGTH, T.LOOP_WIRE, T.LOOP_DEVICE, T.LOOP_IIF)
+        )
+        way = (DIRECTION_LOOPED + rows[:, T.LOOP_TYPE]).astype(np.int32)
+        times = np.full(n, misc[T.MISC_NOW_NS], np.int64)
+        verdicts = np.empty((n, T.V_COLUMNS), np.int32)
+        at = 0
+        while at < n:
+            at = receive_burst(
+                self._tables_handle.value, self._state_handle.value, data, offset, length, wire,
+                times, iif, device, way, mark, verdicts, int(rows[0, T.LOOP_CAUSE]), at, n, None,
+            )  # fmt: skip
+            if misc[T.MISC_LOOP_ROWS]:
+                waiting.append(self._take_loop())
+            elif at < n:
+                self._make_room()
 
     def set_fragment_limit(self, name: str, value: int) -> None:
         """Change a limit of reassembly while packets wait: a sysctl such as net.ipv4.ipfrag_time.
@@ -638,8 +751,6 @@ class Netns:
         class.  Raises ValueError for an address or device that is none.
         Kernel: udp_sendmsg, udpv6_sendmsg.
         """
-        from ippath.udp.sendmsg import udp_send
-
         listener = self._connected(self.host.listeners[number])
         if to is None and listener.peer is None:
             return T.EDESTADDRREQ
@@ -664,17 +775,130 @@ class Netns:
             raise ValueError(f"the host has no device {name}")
         if family == 6 and source is not None and not self._is_own6(origin):
             return T.EINVAL
+        row = new_message(family, listener.protocol)
+        row[T.SEND_SPORT], row[T.SEND_DPORT] = listener.port, port
+        row[T.SEND_SRC_HI : T.SEND_SRC_LO + 1] = halves(origin)
+        row[T.SEND_DST_HI : T.SEND_DST_LO + 1] = halves(target)
+        row[T.SEND_OIF] = T.NONE if name is None else self._device_rows[name]
+        row[T.SEND_TTL] = T.NONE if ttl is None else ttl
+        row[T.SEND_TOS] = tos
         self._collect(collect_output, collect_datagrams)
-        self._make_room()
-        (src_hi, src_lo), (dst_hi, dst_lo) = halves(origin), halves(target)
-        return int(
-            udp_send(
-                self._tables_handle.value, self._state_handle.value,
-                np.frombuffer(bytearray(payload) or bytearray(1), np.uint8)[: len(payload)], family,
-                listener.port, port, src_hi, src_lo, dst_hi, dst_lo,
-                T.NONE if name is None else self._device_rows[name],
-                T.NONE if ttl is None else ttl, tos, time_ns,
-            )
+        self._transmit(
+            _bytes(payload), *_one_payload(payload), row.reshape(1, -1), 0, 1, time_ns, True
+        )
+        return int(row[T.SEND_ERROR])
+
+    def _transmit(
+        self,
+        arena: np.ndarray,
+        offset: np.ndarray,
+        length: np.ndarray,
+        messages: np.ndarray,
+        begin: int,
+        end: int,
+        time_ns: int,
+        each: bool,
+    ) -> int:
+        """Send messages [begin, end) and bring back what comes back; the first that is not done.
+
+        It stops after one that failed.  See `ippath.udp.sendmsg.udp_send`.
+        """
+        from ippath.udp.sendmsg import udp_send
+
+        at, misc = begin, self.state.misc
+        while at < end:
+            done = udp_send(
+                self._tables_handle.value, self._state_handle.value, arena, offset, length,
+                messages, at, end, time_ns, each,
+            )  # fmt: skip
+            if misc[T.MISC_LOOP_ROWS]:
+                self._bring_back()
+            elif done == at:
+                self._make_room()
+            failed = done > at and messages[done - 1, T.SEND_ERROR]
+            at = done
+            if failed:
+                break
+        if self._open:
+            self._drain_taken()
+        return at
+
+    # --- sockets that calls read (ippath.socket) ----------------------------------------------------------
+
+    def open_socket(self, listener: Listener, inbox: Inbox) -> int:
+        """Put a bound socket among those that datagrams find; its number.
+
+        `inbox` gets what arrives: rows of TAKEN_* columns, and the bytes that they point at.
+        """
+        number = self._next_number
+        self._next_number += 1
+        self._inboxes[number] = inbox
+        self.change_socket(number, listener, moved=True)
+        return number
+
+    def change_socket(self, number: int, listener: Listener, *, moved: bool) -> None:
+        """An open socket has other options; `moved`: another address, it stands before all others."""
+        if moved:
+            self._open.pop(number, None)
+        self._open[number] = listener
+        self._refresh_sockets()
+
+    def close_socket(self, number: int) -> None:
+        """Take an open socket away."""
+        del self._open[number], self._inboxes[number]
+        self._refresh_sockets()
+
+    def open_listeners(self) -> list[tuple[int, Listener]]:
+        """All sockets of the host by number: those of its description, then open ones."""
+        return [*enumerate(self.host.listeners), *self._open.items()]
+
+    def _refresh_sockets(self) -> None:
+        """Build anew what depends on the open sockets."""
+        self._drain()
+        old = self.tables
+        socket, port, member = self._build_sockets()
+        conf = old.conf.copy()
+        conf[T.CONF_EARLY_DEMUX] = self._early_demux()
+        self.tables = old._replace(
+            socket=socket, port=port, member=member, conf=conf, group=self._build_groups()
+        )
+        state = self.state
+        rows = len(socket)
+        self.state = state._replace(
+            sockq=np.zeros((rows, T.SOCKQ_COLUMNS), np.int64),
+            rxdst=np.zeros((rows, T.SKB_COLUMNS), np.int64),
+            taken=np.zeros((0, T.TAKEN_COLUMNS), np.int64),
+        )
+        self._carry_queues(old.socket, state, routes=True)
+        self._rows = {number: k for k, number in enumerate(socket[:, T.SOCK_LISTENER].tolist())}
+        self._tables_handle = tables_handle(self.tables)
+        self._state_handle = state_handle(self.state)
+
+    def queue_of(self, number: int) -> np.ndarray:
+        """The queue of an open socket: int64[SOCKQ_COLUMNS], to be changed by whoever reads it."""
+        return self.state.sockq[self._rows[number]]
+
+    def transmit(
+        self,
+        arena: np.ndarray,
+        offset: np.ndarray,
+        length: np.ndarray,
+        messages: np.ndarray,
+        *,
+        begin: int = 0,
+        each: bool = True,
+        time_ns: int = 0,
+    ) -> int:
+        """Send the messages of open sockets from `begin` on; returns the first that is not done.
+
+        `messages` is int64[n, SEND_COLUMNS] (see `new_message`), `offset` and `length` (int64[n])
+        find the payloads in `arena` (uint8[]).  It stops after a message that failed: SEND_ERROR of
+        its row is an errno then.  With `each`, what a message brings back to this host (an answer
+        that nobody listens) is seen before the next is sent.
+        """
+        self._collect(self.keeps_output, False)
+        return self._transmit(
+            arena, offset, length, messages, begin, len(messages), time_ns, each
         )  # fmt: skip
 
     def _is_own6(self, address: int) -> bool:
@@ -688,7 +912,7 @@ class Netns:
                 out=np.zeros((OUT_ROWS, T.OUT_COLUMNS), np.int64),
                 out_data=np.zeros(OUT_BYTES, np.uint8),
             )
-        if datagrams and not len(state.taken):
+        if (datagrams or self._open) and not len(state.taken):
             rows = OUT_ROWS + len(self.tables.socket)
             state = state._replace(
                 taken=np.zeros((rows, T.TAKEN_COLUMNS), np.int64),
@@ -697,7 +921,11 @@ class Netns:
         if state is not self.state:
             self.state = state
             self._state_handle = state_handle(state)
-        state.misc[T.MISC_COLLECT] = T.COLLECT_SENT * output | T.COLLECT_TAKEN * datagrams
+        state.misc[T.MISC_COLLECT] = (
+            T.COLLECT_SENT * output
+            | T.COLLECT_TAKEN * datagrams
+            | T.COLLECT_CALLS * bool(self._open)
+        )
 
     def _listener_numbers(self) -> np.ndarray:
         numbers = self.tables.socket[:, T.SOCK_LISTENER]
@@ -792,6 +1020,8 @@ class Netns:
         """For each listener: datagrams received, dropped for a full queue, still queued."""
         counts = [{"received": 0, "dropped": 0, "queued": 0} for _ in self.host.listeners]
         for row, queue in zip(self.tables.socket, self.state.sockq):
+            if row[T.SOCK_LISTENER] >= FIRST_OPEN:
+                continue
             counts[row[T.SOCK_LISTENER]] = {
                 "received": int(queue[T.SOCKQ_RECEIVED]),
                 "dropped": int(queue[T.SOCKQ_DROPS]),
@@ -804,13 +1034,32 @@ class Netns:
     def _drain(self) -> None:
         """Move what the arenas hold to the lists of pending packets and datagrams."""
         misc, state = self.state.misc, self.state
-        for pending, rows, data, counted, used in (
-            (self._sent, state.out, state.out_data, T.MISC_OUT_ROWS, T.MISC_OUT_BYTES),
-            (self._taken, state.taken, state.taken_data, T.MISC_TAKEN_ROWS, T.MISC_TAKEN_BYTES),
-        ):
-            if misc[counted]:
-                pending.append((rows[: misc[counted]].copy(), data[: misc[used]].copy()))
-            misc[counted] = misc[used] = 0
+        rows, used = misc[T.MISC_OUT_ROWS], misc[T.MISC_OUT_BYTES]
+        if rows:
+            self._sent.append((state.out[:rows].copy(), state.out_data[:used].copy()))
+        misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = 0
+        self._drain_taken()
+
+    def _drain_taken(self) -> None:
+        """Give what open sockets took to them, keep the rest for `take_datagrams`."""
+        misc, state = self.state.misc, self.state
+        count, used = misc[T.MISC_TAKEN_ROWS], misc[T.MISC_TAKEN_BYTES]
+        misc[T.MISC_TAKEN_ROWS] = misc[T.MISC_TAKEN_BYTES] = 0
+        if not count:
+            return
+        rows, data = state.taken[:count].copy(), state.taken_data[:used].copy()
+        rows[:, T.TAKEN_SOCKET] = self.tables.socket[rows[:, T.TAKEN_SOCKET], T.SOCK_LISTENER]
+        numbers = np.unique(rows[:, T.TAKEN_SOCKET]).tolist()
+        if len(numbers) == 1 and numbers[0] in self._inboxes:
+            self._inboxes[numbers[0]](rows, data)
+            return
+        for number in numbers:
+            if number in self._inboxes:
+                mine = rows[rows[:, T.TAKEN_SOCKET] == number]
+                self._inboxes[number](*_gathered(mine, data))
+        rest = rows[rows[:, T.TAKEN_SOCKET] < FIRST_OPEN]
+        if len(rest):
+            self._taken.append((rest, data))
 
     def take_output_batches(self) -> dict[str, PacketBatch]:
         """Packets sent since the last call, a batch per device, in order; frames are their causes."""
@@ -855,7 +1104,6 @@ class Netns:
         self._drain()
         parts, self._taken = self._taken, []
         names = [device.name for device in self.host.devices]
-        numbers = self._listener_numbers().tolist()
         taken = []
         for rows, data in parts:
             raw = data.tobytes()
@@ -863,7 +1111,7 @@ class Netns:
                 start, family = row[T.TAKEN_OFFSET], row[T.TAKEN_FAMILY]
                 taken.append(
                     Taken(
-                        listener=numbers[row[T.TAKEN_SOCKET]],
+                        listener=row[T.TAKEN_SOCKET],
                         payload=raw[start : start + row[T.TAKEN_LENGTH]],
                         source=address_text(family, _whole(row, T.TAKEN_SRC_HI)),
                         port=row[T.TAKEN_SPORT],
@@ -936,7 +1184,39 @@ class Netns:
 
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""
-        return listener_text(self.host.listeners[number])
+        if number in self._open:
+            return listener_text(self._open[number])
+        return listener_text(self.host.listeners[number]) if number < FIRST_OPEN else "closed"
+
+
+def new_message(family: int, protocol: int) -> np.ndarray:
+    """A message that leaves all to the host: int64[SEND_COLUMNS], as a new socket would send it."""
+    row = np.zeros(T.SEND_COLUMNS, np.int64)
+    for column in (
+        T.SEND_OIF, T.SEND_TTL, T.SEND_HOPS, T.SEND_GROUP_OIF, T.SEND_UNICAST_OIF, T.SEND_COVERAGE,
+        T.SEND_ID,
+    ):  # fmt: skip
+        row[column] = T.NONE
+    row[T.SEND_FAMILY], row[T.SEND_PROTOCOL] = family, protocol
+    row[T.SEND_GROUP_TTL], row[T.SEND_PMTUDISC] = 1, T.PMTUDISC_WANT
+    return row
+
+
+def _bytes(payload: bytes) -> np.ndarray:
+    """The payload as an arena, which is never empty."""
+    return np.frombuffer(bytearray(payload) or bytearray(1), np.uint8)
+
+
+def _one_payload(payload: bytes) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(1, np.int64), np.array([len(payload)], np.int64)
+
+
+def _gathered(rows: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with an arena of their own, so that nobody keeps what is not his."""
+    parts = [data[row[T.TAKEN_OFFSET] :][: row[T.TAKEN_LENGTH]] for row in rows]
+    ends = np.cumsum(rows[:, T.TAKEN_LENGTH])
+    rows[:, T.TAKEN_OFFSET] = ends - rows[:, T.TAKEN_LENGTH]
+    return rows, np.concatenate(parts)
 
 
 def _address(text: str, six: bool) -> int:

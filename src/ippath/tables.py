@@ -103,16 +103,22 @@ ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, AC
 
 # errors of a look-up (errno, as the kernel returns them)
 ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11, 2
-EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ = 99, 90, 89
+EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ, EIO = 99, 90, 89, 5
 
 # --- UDP sockets -------------------------------------------------------------------------------------
 (
     SOCK_FAMILY, SOCK_PROTOCOL, SOCK_HI, SOCK_LO, SOCK_PORT, SOCK_PEER_SET, SOCK_PEER_HI, SOCK_PEER_LO,
     SOCK_PEER_PORT, SOCK_DEVICE, SOCK_V6ONLY, SOCK_RCVBUF, SOCK_READ_NS, SOCK_NO_CHECK6,
     SOCK_REUSEPORT_FIRST, SOCK_REUSEPORT_COUNT, SOCK_WILDCARD, SOCK_LISTENER,
+    SOCK_GROUPS4, SOCK_GROUPS6,  # takes groups that others joined (IP_MULTICAST_ALL and its twin)
+    SOCK_MEMBER_FIRST, SOCK_MEMBER_COUNT,  # its rows of `Tables.member`
+    SOCK_COVERAGE,  # UDP-Lite: least bytes that a checksum must cover; 0: all; NONE: any
     SOCK_COLUMNS,
-) = range(19)  # fmt: skip
-READ_AT_ONCE, READ_NEVER = 0, -1  # SOCK_READ_NS: else nanoseconds between two reads
+) = range(24)  # fmt: skip
+# SOCK_READ_NS: else nanoseconds between two reads
+READ_AT_ONCE, READ_NEVER, READ_BY_CALLS = 0, -1, -2
+# groups that a socket joined; without a device, by any
+MEMBER_FAMILY, MEMBER_DEVICE, MEMBER_HI, MEMBER_LO, MEMBER_COLUMNS = range(5)
 # queue state of a socket, changed by packets
 (
     SOCKQ_BYTES,
@@ -181,6 +187,7 @@ class Tables(NamedTuple):
     fib6: Fib
     socket: np.ndarray  # [sockets, SOCK_COLUMNS], in the order in which the kernel scans them
     port: np.ndarray  # [2 * 65536 + 1]: first exact, then first wildcard socket of each port
+    member: np.ndarray  # [memberships of sockets, MEMBER_COLUMNS]
     neighbour: np.ndarray  # [2**k, NEIGH_COLUMNS]
 
 
@@ -204,9 +211,14 @@ PEER_WAYS = 4
     MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
     MISC_TAKEN_ROWS, MISC_TAKEN_BYTES,
     MISC_ALONE,  # each packet is a receive list of its own
+    MISC_LOOP_ROWS, MISC_LOOP_BYTES,  # of `State.loop` in use
+    MISC_ONE_CAUSE,  # all packets of the batch count as the frame that it begins with
+    MISC_QUIET,  # groups get no copy of what this host sends (IP_MULTICAST_LOOP is off)
+    MISC_OWN_IIF,  # of the packet that this host sends: the device that sockets see if it comes back
     MISC_COLUMNS,
-) = range(20)  # fmt: skip
-COLLECT_SENT, COLLECT_TAKEN = 1, 2  # MISC_COLLECT: packets sent, datagrams that sockets took
+) = range(25)  # fmt: skip
+# MISC_COLLECT: packets sent, datagrams that sockets took, those of sockets read by calls
+COLLECT_SENT, COLLECT_TAKEN, COLLECT_CALLS = 1, 2, 4
 # packets sent
 # OUT_WIRE is what OUT_LENGTH would be, had the capture not cut the packet
 (
@@ -216,8 +228,47 @@ COLLECT_SENT, COLLECT_TAKEN = 1, 2  # MISC_COLLECT: packets sent, datagrams that
 (
     TAKEN_CAUSE, TAKEN_SOCKET, TAKEN_OFFSET, TAKEN_LENGTH, TAKEN_DEVICE, TAKEN_FAMILY, TAKEN_SRC_HI,
     TAKEN_SRC_LO, TAKEN_SPORT, TAKEN_DST_HI, TAKEN_DST_LO, TAKEN_SPEC_DST, TAKEN_TTL, TAKEN_TOS,
+    TAKEN_KIND,  # TAKEN_DATAGRAM or TAKEN_ERROR
+    TAKEN_DPORT, TAKEN_TIME_NS, TAKEN_LABEL,
+    TAKEN_CHARGE,  # memory that it takes in the queue
+    TAKEN_DROPS,  # datagrams that the socket had dropped before
+    TAKEN_VALID,  # its checksum is right; a reader finds out
+    TAKEN_MARK,
+    TAKEN_INFO,  # of an error: path MTU, or the place of the problem
     TAKEN_COLUMNS,
-) = range(15)  # fmt: skip
+) = range(24)  # fmt: skip
+# an error has the quoted payload, the ICMP sender as source, where the datagram went to as
+# destination, and type and code as TAKEN_TTL and TAKEN_TOS
+TAKEN_DATAGRAM, TAKEN_ERROR = 0, 1
+# packets that this host sent to itself; LOOP_TYPE is the route's, RTN_UNSPEC: it is routed anew
+(
+    LOOP_OFFSET, LOOP_LENGTH, LOOP_WIRE, LOOP_DEVICE, LOOP_TYPE, LOOP_IIF, LOOP_CAUSE, LOOP_MARK,
+    LOOP_COLUMNS,
+) = range(9)  # fmt: skip
+# a datagram to send (ippath.udp.sendmsg); addresses of 0 and columns of NONE leave it to the host
+(
+    SEND_FAMILY, SEND_PROTOCOL, SEND_SPORT, SEND_DPORT, SEND_SRC_HI, SEND_SRC_LO, SEND_DST_HI,
+    SEND_DST_LO, SEND_OIF,
+    SEND_TTL, SEND_HOPS,  # of this message; of the socket (IP_TTL, IPV6_UNICAST_HOPS)
+    SEND_TOS, SEND_MARK,
+    SEND_FLAGS,  # SENDS_*
+    SEND_PMTUDISC,  # IP_PMTUDISC_*
+    SEND_MTU,  # IPV6_MTU; 0: none
+    SEND_GROUP_TTL, SEND_GROUP_OIF, SEND_GROUP_SRC,  # IP_MULTICAST_TTL, IP_MULTICAST_IF
+    SEND_UNICAST_OIF,
+    SEND_LABEL,  # flow label
+    SEND_COVERAGE,  # UDP-Lite: bytes that the checksum covers
+    SEND_SEGMENT,  # UDP_SEGMENT: bytes of payload per datagram; 0: all in one
+    SEND_ID,  # IPv4 identification
+    # what came of it: 0 or an errno; the MTU that stopped it
+    SEND_ERROR, SEND_INFO,
+    SEND_COLUMNS,
+) = range(27)  # fmt: skip
+# SO_BROADCAST, SO_NO_CHECK or UDP_NO_CHECK6_TX, IP_MULTICAST_LOOP off, IPV6_DONTFRAG, MSG_PROBE
+SENDS_BROADCAST, SENDS_UNSUMMED, SENDS_QUIET, SENDS_WHOLE, SENDS_PROBE = 1, 2, 4, 8, 16
+PMTUDISC_DONT, PMTUDISC_WANT, PMTUDISC_DO, PMTUDISC_PROBE, PMTUDISC_INTERFACE, PMTUDISC_OMIT = (
+    range(6)
+)
 
 
 # --- reassembly -------------------------------------------------------------------------------------
@@ -329,6 +380,8 @@ class State(NamedTuple):
     out_data: np.ndarray  # uint8[]: their bytes
     taken: np.ndarray  # [rows, TAKEN_COLUMNS]: datagrams that sockets took
     taken_data: np.ndarray  # uint8[]: their payloads
+    loop: np.ndarray  # [rows, LOOP_COLUMNS]: packets that this host sent to itself
+    loop_data: np.ndarray  # uint8[]: their bytes
 
 
 # the packet in hand (kernel: struct sk_buff and its control block)
@@ -339,6 +392,7 @@ class State(NamedTuple):
     SKB_FAMILY, SKB_SRC_HI, SKB_DST_HI, SKB_IP, SKB_TRANSPORT, SKB_FRAG, SKB_OPTIONS, SKB_OPT_ALERT,
     SKB_TTL_SPENT, SKB_UNCHECKED, SKB_VERDICT, SKB_REASON, SKB_HINTED,
     SKB_FRAG_MAX,  # of a datagram put together before routing: its largest fragment, with headers
+    SKB_LOOPED,  # this host sent it itself
     # NONE when a packet begins
     SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SOCKET, SKB_OUT_DEVICE, SKB_EARLY,
     SKB_KEPT,  # where `State.taken_data` has the payload
@@ -347,7 +401,7 @@ class State(NamedTuple):
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
     DST_INFO, SKB_COLUMNS,
-) = range(52)  # fmt: skip
+) = range(53)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
@@ -369,7 +423,10 @@ HINT_PENDING = SKB_LINK  # the route is still with the packet in hand
 SCRATCH_PACKET, SCRATCH_FRAGMENT, SCRATCH_HEADER = 0, 1 << 17, (1 << 18) - 256
 SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
 
-PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING = range(5)
+(
+    PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING,
+    PACKET_LOOPBACK,
+) = range(6)  # fmt: skip
 
 (
     FLOW_SRC_HI, FLOW_SRC_LO, FLOW_DST_HI, FLOW_DST_LO, FLOW_TOS, FLOW_MARK, FLOW_IIF, FLOW_OIF,

@@ -36,7 +36,8 @@ class _Names:
         self.routes = _texts(netns.route_texts(4) + netns.route_texts(6))
         hops = netns.nexthop_texts(4) + netns.nexthop_texts(6)
         self.next_hops = _texts(hops)
-        self.listeners = _texts([netns.listener_text(k) for k in range(len(host.listeners))])
+        self.sockets = [number for number, _ in netns.open_listeners()]
+        self.listeners = _texts([netns.listener_text(number) for number in self.sockets])
         tables = netns.route_tables(4) + netns.route_tables(6)
         names = sorted(set(tables))
         self.tables = _texts(names)
@@ -92,7 +93,7 @@ def record_batch(verdicts: Verdicts, batch: PacketBatch, netns: Netns) -> pa.Rec
         "route": _words(route, names.routes),
         "next_hop": _words(hop, names.next_hops),
         "out_device": _words(verdicts.out_device, names.devices),
-        "socket": _words(verdicts.socket, names.listeners),
+        "socket": _words(_positions(verdicts.socket, names.sockets), names.listeners),
         "hinted": pa.array(verdicts.hinted),
         "unchecked": pa.array(verdicts.unchecked),
     }
@@ -106,6 +107,14 @@ def _words(codes: np.ndarray, names: pa.StringArray) -> pa.DictionaryArray:
     present = codes >= 0
     indices = pa.array(np.where(present, codes, 0).astype(np.int32), mask=~present)
     return pa.DictionaryArray.from_arrays(indices, names)
+
+
+def _positions(codes: np.ndarray, known: list[int]) -> np.ndarray:
+    """Where each code stands among the `known`, -1 for others."""
+    found = np.full(len(codes), -1)
+    for position, code in enumerate(known):
+        found[codes == code] = position
+    return found
 
 
 def endpoints(verdicts: Verdicts, batch: PacketBatch) -> tuple[Any, Any, Any, Any]:

@@ -15,7 +15,7 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 
 from __future__ import annotations
 
-from ippath.batch import DIRECTION_OUT
+from ippath.batch import DIRECTION_LOOPED, DIRECTION_OUT
 from ippath.frag.conntrack6 import nf_ct_frag6_gather
 from ippath.frag.expire import expire_due
 from ippath.frag.ipv4 import USER_CONNTRACK_IN, ip_defrag
@@ -45,7 +45,7 @@ from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.ipv4_input import ip_rcv_core
 from ippath.rx.ipv4_options import ip_rcv_options
 from ippath.rx.ipv6_input import ip6_rcv_core
-from ippath.rx.link import link_input
+from ippath.rx.link import link_input, looped_input
 from ippath.rx.local_deliver4 import ip_local_deliver
 from ippath.rx.local_deliver6 import ip6_input, ip6_mc_input
 from ippath.rx.packet import CONTINUE, REASSEMBLED, count, drop
@@ -53,11 +53,11 @@ from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
-    COLLECT_SENT, COLLECT_TAKEN, CONF_CONNTRACK_DEFRAG, CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
+    COLLECT_CALLS, COLLECT_SENT, COLLECT_TAKEN, CONF_CONNTRACK_DEFRAG, CONF_LIST, CONF_LIST_GAP_NS, DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4,
     DST_ERROR, DST_IDENTITY, DST_LOCAL, DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES, EHOSTUNREACH,
     EINVAL, ENETUNREACH, FLAG_HINTED, FLAG_SOCKET, FLAG_UNCHECKED, FM_DUE_NS, FM_SHORT, HINT_PENDING, HINT_VALID,
-    MISC_ALONE, MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME,
-    MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, NO_NETWORK, PACKET_BROADCAST,
+    MISC_ALONE, MISC_BYTES, MISC_COLLECT, MISC_LIST_COUNT, MISC_LIST_DEVICE, MISC_LIST_FAMILY, MISC_LIST_TIME, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_ONE_CAUSE,
+     MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_PACKETS, MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, NO_NETWORK, PACKET_BROADCAST,
     PACKET_MULTICAST, RTN_BROADCAST, RTN_MULTICAST, SKB_COLUMNS, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
     SKB_END, SKB_FAMILY, SKB_FIRST_NONE, SKB_FIRST_ZERO, SKB_FRAG, SKB_FRAME, SKB_HINTED, SKB_IHL, SKB_IP,
     SKB_LEN, SKB_LINK, SKB_MARK, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_REASON, SKB_SOCKET,
@@ -314,12 +314,14 @@ def _within_arena(size, offset, length, begin, end):
 def _has_room(h, s, collect):
     """Is there room in the arenas for what one more packet may make?"""
     misc = s.misc
+    if misc[MISC_LOOP_ROWS]:
+        return False  # what the host sent to itself comes in first
     if collect & COLLECT_SENT and (
         misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES > s.out_data.shape[0]
         or misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS > s.out.shape[0]
     ):
         return False
-    return collect & COLLECT_TAKEN == 0 or (
+    return collect & (COLLECT_TAKEN | COLLECT_CALLS) == 0 or (
         misc[MISC_TAKEN_BYTES] + TAKEN_RESERVE_BYTES <= s.taken_data.shape[0]
         and misc[MISC_TAKEN_ROWS] + h.socket.shape[0] <= s.taken.shape[0]
     )
@@ -333,8 +335,8 @@ def receive_burst(
     """Receive packets [begin, end) of a batch; returns the first packet not done, or OUTSIDE.
 
     The arrays are the columns of a PacketBatch; `verdicts` is int32[n, V_COLUMNS].  The return
-    value is below `end` when the output arena has to be emptied or the arrays of reassembly have to
-    grow first; call again from there.  Queues expire by `time_ns` and MISC_NOW_NS.  A receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
+    value is below `end` when packets of the host to itself wait in `state.loop`, the output arena has
+    to be emptied, or the arrays of reassembly have to grow first; call again from there.  Queues expire by `time_ns` and MISC_NOW_NS.  A receive list may go on from the call before (`state.misc`), so that verdicts do not depend on
     how a capture is cut into batches.
     """
     h, s, data = open_tables(tables), open_state(state), open_bytes(arena)
@@ -351,8 +353,9 @@ def receive_burst(
     list_size = 1 if misc[MISC_ALONE] else h.conf[CONF_LIST]
     list_gap = h.conf[CONF_LIST_GAP_NS]
     collect = misc[MISC_COLLECT]
+    one_cause = misc[MISC_ONE_CAUSE]
     for row in range(begin, end):
-        if collect and not _has_room(h, s, collect):
+        if (collect or misc[MISC_LOOP_ROWS]) and not _has_room(h, s, collect):
             return row
         if fm[FM_SHORT]:
             return row
@@ -365,7 +368,7 @@ def receive_burst(
             _keep_hint(s)
             expire_due(h, s, trace, now)
         misc[MISC_NOW_NS] = now
-        _begin_packet(s, first_frame + row, capture_device[row])
+        _begin_packet(s, first_frame if one_cause else first_frame + row, capture_device[row])
         wire = max(size, wire_length[row])
         skb[SKB_LINK] = start
         skb[SKB_END] = start + size
@@ -375,10 +378,12 @@ def receive_burst(
         misc[MISC_PACKETS] += 1
         misc[MISC_BYTES] += wire
         network = NO_NETWORK
-        if (
-            link_input(h, s, data, link_type[row], direction[row] == DIRECTION_OUT, trace)
-            == CONTINUE
-        ):
+        way = direction[row]
+        if way >= DIRECTION_LOOPED:
+            entered = looped_input(h, s, data, way - DIRECTION_LOOPED, link_type[row], trace)
+        else:
+            entered = link_input(h, s, data, link_type[row], way == DIRECTION_OUT, trace)
+        if entered == CONTINUE:
             network = skb[SKB_IP] - start
             family, device = skb[SKB_FAMILY], skb[SKB_DEVICE]
             if (

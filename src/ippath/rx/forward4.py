@@ -16,7 +16,7 @@ from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_CARRIER, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
+    COLLECT_SENT, DEV_CARRIER, DEV_LOOPBACK, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
     DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, INFO_MTU, MISC_COLLECT, NONE, OPT_SRR,
     OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN, SKB_OPTIONS,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
@@ -101,7 +101,7 @@ def ip_forward(h, s, data, trace):
             count(s, M_IpFragFails)
             return drop(s, trace, R_NOT_SPECIFIED)
     else:
-        if s.misc[MISC_COLLECT] & COLLECT_SENT:
+        if s.misc[MISC_COLLECT] & COLLECT_SENT or h.device[out, DEV_LOOPBACK]:
             copy_packet(s, data, SCRATCH_PACKET, kept)
         finish_output4(h, s, s.scratch, SCRATCH_PACKET, kept, length, out, family, hi, lo, kind)
     if h.device[out, DEV_CARRIER] == 0:

@@ -16,7 +16,7 @@ from ippath.reasons import (
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
 from ippath.rx.packet import DONE, capture_cut, count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE,
+    COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_LOOPBACK, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, FM_PIECES, INFO_MTU, INFO_MTU_LOCK,
     MISC_COLLECT, NONE, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
@@ -170,7 +170,7 @@ def ip6_forward(h, s, data, trace):
     if not _is_reachable(h, s, data, trace, hi, lo):
         return DONE
     kept = skb[SKB_AVAIL]  # what the capture cut off cannot be sent: the copy ends where it did
-    if s.misc[MISC_COLLECT] & COLLECT_SENT:
+    if s.misc[MISC_COLLECT] & COLLECT_SENT or h.device[out, DEV_LOOPBACK]:
         copy(s.scratch, 0, data, ip, kept)
         store8(s.scratch, HOP_LIMIT, hop_limit - 1)
     finish_output6(h, s, s.scratch, 0, kept, length, out, hi, lo, is_multicast(skb[SKB_DST_HI]))

@@ -1,6 +1,7 @@
 """ICMP input (kernel: icmp_rcv, icmp_echo, icmp_timestamp, icmp_unreach; RFC 792).
 
-Errors are checked and counted; what they teach routes and sockets comes with the path MTU engine.
+Errors are checked, counted and told to the socket that they concern; what they teach routes comes
+with the path MTU engine.
 No socket of this host waits for echo replies.
 Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL, IP_INHDR, NO_SOCKET, NOT_SPECIFIED.
 """
@@ -26,17 +27,18 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
 from ippath.tx.ip_options4 import milliseconds_today
+from ippath.udp.keep import keep_error
 from ippath.udp.lookup import udp_sender
 from ippath.wire.checksum import all_ones, partial
 from ippath.wire.icmp import (
-    ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY, ICMP_HEADER,
+    FRAGMENTATION_NEEDED,     ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY, ICMP_HEADER,
     ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT, ICMP_SOURCE_QUENCH, ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP,
     ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REASSEMBLY_TIME, UNREACHABLE_CODES,
 )  # fmt: skip
 from ippath.wire.ipv4 import (
     DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,
 )  # fmt: skip
-from ippath.wire.memory import load8, load32be, store32be
+from ippath.wire.memory import load8, load16be, load32be, store32be
 
 ADDRESS_MASK, ADDRESS_MASK_REPLY = 17, 18
 
@@ -75,13 +77,22 @@ def _error(s, trace, reason):
 
 
 @kernel
-def _has_sender(h, s, data, quoted, transport, protocol):
-    """Does a socket of this host send what is quoted (kernel: __udp4_lib_err, tcp_v4_err)?"""
+def _tell_sender(h, s, data, at, quoted, transport, protocol, end):
+    """Tell the socket that sent what is quoted; is there one (kernel: __udp4_lib_err, tcp_v4_err)?"""
     if protocol != IPPROTO_UDP and protocol != IPPROTO_UDPLITE:
         return False
     source, destination = load32be(data, quoted + SOURCE), load32be(data, quoted + DESTINATION)
     ports = load32be(data, transport)
-    return udp_sender(h, s, protocol, 0, source, 0, destination, ports) != NONE
+    row = udp_sender(h, s, protocol, 0, source, 0, destination, ports)
+    if row == NONE:
+        return False
+    kind, code, info = load8(data, at), load8(data, at + 1), 0
+    if kind == ICMP_UNREACHABLE and code == FRAGMENTATION_NEEDED:
+        info = load16be(data, at + 6)
+    elif kind == ICMP_PARAMETER_PROBLEM:
+        info = load8(data, at + 4)
+    keep_error(h, s, data, row, transport, end - transport, kind, code, info, 0, destination)
+    return True
 
 
 @kernel
@@ -96,7 +107,8 @@ def _icmp_socket_deliver(h, s, data, trace, at, size, ihl):
         return capture_cut(s, trace, transport + 8 - s.skb[SKB_IP])
     protocol = load8(data, quoted + PROTOCOL)
     takes_errors = protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE
-    if takes_errors and not _has_sender(h, s, data, quoted, transport, protocol):
+    end = min(at + size, s.skb[SKB_IP] + s.skb[SKB_AVAIL])
+    if takes_errors and not _tell_sender(h, s, data, at, quoted, transport, protocol, end):
         count(s, M_IcmpInErrors)
     return deliver(s, trace)
 

@@ -139,7 +139,7 @@ def _write_and_send(
     store32be(buf, ip + DESTINATION, destination)
     store16be(buf, ip + CHECKSUM, checksum(buf, ip, header))
     count_icmp_out(s, counted)
-    ip_output4(h, s, trace, ip, header + size)
+    ip_output4(h, s, trace, ip, header + size, NONE)
 
 
 @kernel

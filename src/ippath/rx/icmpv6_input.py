@@ -1,6 +1,7 @@
 """ICMPv6 input (kernel: icmpv6_rcv, icmpv6_notify, ndisc_rcv; RFC 4443, RFC 4861 section 7.1).
 
-Errors are checked and counted; what they teach routes and sockets comes with the path MTU engine.
+Errors are checked, counted and told to the socket that they concern; what they teach routes comes
+with the path MTU engine.
 Drops: ICMP_CSUM, PKT_TOO_SMALL, IPV6_BAD_EXTHDR, IPV6_NDISC_*, NO_SOCKET, NOT_SPECIFIED.
 """
 
@@ -28,6 +29,7 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, T_NDISC_FRAG, T_QUOTED6, note
 from ippath.tx.route_output6 import is_anycast_route6
+from ippath.udp.keep import keep_error
 from ippath.udp.lookup import udp_sender
 from ippath.wire.checksum import pseudo6, transport_ok
 from ippath.wire.icmp import (
@@ -109,16 +111,23 @@ def _error(s, trace, reason):
 
 
 @kernel
-def _has_sender(h, s, data, quoted, transport, protocol):
-    """Does a socket of this host send what is quoted (kernel: __udp6_lib_err, tcp_v6_err)?"""
+def _tell_sender(h, s, data, at, transport, protocol, end):
+    """Tell the socket that sent what is quoted; is there one (kernel: __udp6_lib_err, tcp_v6_err)?"""
     if protocol == IPPROTO_TCP:
         return False
+    quoted = at + ICMP_HEADER
+    dst_hi, dst_lo = load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8)
     row = udp_sender(
         h, s, protocol, load64be(data, quoted + SOURCE), load64be(data, quoted + SOURCE + 8),
-        load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8),
-        load32be(data, transport),
+        dst_hi, dst_lo, load32be(data, transport),
     )  # fmt: skip
-    return row != NONE
+    if row == NONE:
+        return False
+    kind, code = load8(data, at), load8(data, at + 1)
+    takes = kind == ICMP6_TOO_BIG or kind == ICMP6_PARAMETER_PROBLEM
+    info = load32be(data, at + 4) if takes else 0
+    keep_error(h, s, data, row, transport, end - transport, kind, code, info, dst_hi, dst_lo)
+    return True
 
 
 @kernel
@@ -137,7 +146,7 @@ def _icmpv6_notify(h, s, data, trace, at, size):
             return capture_cut(s, trace, s.skb[SKB_LEN])
         return _error(s, trace, R_IPV6_BAD_EXTHDR if inner < 0 else R_PKT_TOO_SMALL)
     if protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE or protocol == IPPROTO_TCP:
-        found = _has_sender(h, s, data, quoted, quoted + inner, protocol)
+        found = _tell_sender(h, s, data, at, quoted + inner, protocol, quoted + present)
         note(trace, T_QUOTED6, length, protocol, found)
         if not found:
             count(s, M_Icmp6InErrors)

@@ -19,9 +19,10 @@ from ippath.reasons import (
 from ippath.rx.packet import CONTINUE, DONE, capture_cut, consume, drop, unsupported
 from ippath.tables import (
     DEV_LOOPBACK, DEV_MAC, DEV_UP, DEV_VLAN_COUNT, DEV_VLAN_FIRST, DEVSTAT_RX, DEVSTAT_RX_BYTES,
-    NONE, PACKET_BROADCAST, PACKET_HOST, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING,
-    SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FAMILY, SKB_IP, SKB_LEN, SKB_LINK, SKB_PKT_TYPE,
-    SKB_WIRE_END, VLAN_DEVICE, VLAN_ID, VLAN_PROTOCOL,
+    DST_DEVICE, DST_ERROR, DST_LOCAL, DST_SET, DST_TYPE, EINVAL, NONE, PACKET_BROADCAST, PACKET_HOST,
+    PACKET_LOOPBACK, PACKET_MULTICAST, PACKET_OTHERHOST, PACKET_OUTGOING, RTN_LOCAL, RTN_UNICAST,
+    RTN_UNSPEC, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FAMILY, SKB_IIF, SKB_IP, SKB_LEN, SKB_LINK,
+    SKB_LOOPED, SKB_PKT_TYPE, SKB_WIRE_END, VLAN_DEVICE, VLAN_ID, VLAN_PROTOCOL,
 )  # fmt: skip
 from ippath.trace import T_LINK, T_LINK_MAC, T_VLAN, T_VLAN_UNKNOWN, note
 from ippath.wire.ether import (
@@ -30,6 +31,7 @@ from ippath.wire.ether import (
 from ippath.wire.memory import load8, load16be, load32be
 
 BROADCAST_MAC = 0xFFFFFFFFFFFF
+LOOPBACK_DEVICE = 0
 _NO_PACKET_TYPE = -1
 
 
@@ -116,6 +118,45 @@ def _not_ip(s, trace, ethertype):
     if ethertype == ETH_P_ARP:
         return consume(s, trace, R_NONE)
     return drop(s, trace, R_UNHANDLED_PROTO)
+
+
+@cold
+def looped_input(h, s, data, kind, iif, trace):
+    """Take a packet that this host sent to itself, with its route; CONTINUE or DONE.
+
+    `kind` is the type of the route, `iif` the device that sockets see.  Kernel: netif_rx by
+    loopback_xmit or dev_loopback_xmit, skb_valid_dst.
+    """
+    skb = s.skb
+    start, device = skb[SKB_LINK], skb[SKB_DEVICE]
+    skb[SKB_LOOPED] = 1
+    skb[SKB_IP] = start
+    skb[SKB_AVAIL] = skb[SKB_END] - start
+    skb[SKB_LEN] = skb[SKB_WIRE_END] - start
+    skb[SKB_FAMILY] = load8(data, start) >> 4
+    on_loopback = h.device[device, DEV_LOOPBACK] != 0
+    skb[SKB_PKT_TYPE] = PACKET_HOST if on_loopback else PACKET_LOOPBACK
+    if h.device[device, DEV_UP] == 0:
+        return drop(s, trace, R_DEV_READY)
+    s.devstat[device, DEVSTAT_RX] += 1
+    s.devstat[device, DEVSTAT_RX_BYTES] += skb[SKB_LEN]
+    if on_loopback and iif != device:
+        skb[SKB_IIF] = iif
+    if kind != RTN_UNSPEC:
+        skb[DST_SET] = 1
+        skb[DST_TYPE] = kind
+        skb[DST_DEVICE] = LOOPBACK_DEVICE
+        skb[DST_LOCAL] = kind == RTN_LOCAL or (skb[SKB_FAMILY] == 4 and kind != RTN_UNICAST)
+        skb[DST_ERROR] = EINVAL if kind == RTN_UNICAST else 0  # kernel: dst_discard
+    note(
+        trace,
+        T_LINK,
+        device,
+        skb[SKB_PKT_TYPE],
+        ETH_P_IP if skb[SKB_FAMILY] == 4 else ETH_P_IPV6,
+        0,
+    )
+    return CONTINUE
 
 
 @hot

@@ -342,6 +342,8 @@ def ip_route_input_slow(h, s, data, trace):
 def route_input4(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
     skb = s.skb
+    if skb[DST_SET] == 1:
+        return CONTINUE  # looped back
     hinted = ip_can_use_hint(s)
     if hinted and h.conf[CONF_HINT] == HINT_STRICT:
         # strict must decide as a look-up would: groups and broadcasts have checks of their own

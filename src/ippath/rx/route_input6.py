@@ -131,6 +131,8 @@ def ip6_route_input(h, s, data, trace):
 @hot
 def route_input6(h, s, data, trace):
     """Route the packet in hand: by the hint where it serves, else by the tables."""
+    if s.skb[DST_SET] == 1:
+        return  # looped back
     if ip6_can_use_hint(s):
         note(trace, T_HINT6)
         skb, hint = s.skb, s.hint

@@ -1,6 +1,7 @@
 """The last step out: neighbour, link header, device (kernel: ip_finish_output2, dev_queue_xmit).
 
-Packets leave into an arena that the caller drains; nothing is copied while nobody collects.
+Packets leave into an arena that the caller drains; nothing is copied while nobody collects.  Those
+by the loopback device come back in.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from ippath.tables import (
     COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_CARRIER, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
     NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
-    OUT_LINK, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, SKB_FRAME,
+    OUT_LINK, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, RTN_BROADCAST, SKB_FRAME,
 )  # fmt: skip
 from ippath.trace import T_NEIGH, T_NEIGH6, note
+from ippath.tx.loopback import loop_back
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6
 from ippath.wire.memory import copy, load8, store16be, store32be
 
@@ -74,10 +76,11 @@ def neighbour_mac(h, device, family, hi, lo, broadcast):
 
 
 @cold
-def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
+def emit(h, s, buf, offset, kept, length, device, family, hi, lo, kind):
     """Send a packet of `length` bytes by `device` to the next hop (hi, lo).
 
-    `buf` has its first `kept` bytes from `offset` on, an IP header at least.
+    `buf` has its first `kept` bytes from `offset` on, an IP header at least.  `kind` is the type of
+    its route.
     """
     if h.device[device, DEV_CARRIER] == 0:
         return  # kernel: noop_enqueue
@@ -85,6 +88,9 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
     header = 0 if raw else ETHER_HEADER
     s.devstat[device, DEVSTAT_TX] += 1
     s.devstat[device, DEVSTAT_TX_BYTES] += length + header
+    if h.device[device, DEV_LOOPBACK]:
+        loop_back(h, s, buf, offset, kept, length, device, kind)
+        return
     if s.misc[MISC_COLLECT] & COLLECT_SENT == 0:
         return
     row, at = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
@@ -98,11 +104,8 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, broadcast):
     s.out[row, OUT_CAUSE] = s.skb[SKB_FRAME]
     s.out[row, OUT_LINK] = LINK_RAW if raw else LINK_ETHERNET
     if not raw:
-        if h.device[device, DEV_LOOPBACK]:
-            mac, mine = 0, 0
-        else:
-            mac = neighbour_mac(h, device, family, hi, lo, broadcast)
-            mine = max(0, h.device[device, DEV_MAC])
+        mac = neighbour_mac(h, device, family, hi, lo, kind == RTN_BROADCAST)
+        mine = max(0, h.device[device, DEV_MAC])
         store16be(s.out_data, at, mac >> 32)
         store32be(s.out_data, at + 2, mac & 0xFFFFFFFF)
         store16be(s.out_data, at + 6, mine >> 32)

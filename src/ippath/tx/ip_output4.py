@@ -6,23 +6,34 @@ fragments but the first (RFC 791 section 3.1).
 
 from __future__ import annotations
 
+from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
     M_IpExtOutBcastOctets, M_IpExtOutBcastPkts, M_IpExtOutMcastOctets, M_IpExtOutMcastPkts,
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
 )  # fmt: skip
 from ippath.tables import (
-    DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, INFO_MTU, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
-    RES_INFO, RES_NH, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
+    DEV_LOOPBACK, DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, INFO_MTU, MISC_OWN_IIF,
+    MISC_QUIET, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_INFO, RES_NH, RES_TYPE,
+    RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
+from ippath.tx.loopback import loop_back
 from ippath.wire.checksum import checksum
 from ippath.wire.ipv4 import (
-    CHECKSUM, DF, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF, OFFSET_MASK,
-    TOTAL_LENGTH, VERSION_IHL,
+    CHECKSUM, DESTINATION, DF, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF,
+    OFFSET_MASK, TOTAL_LENGTH, TTL, VERSION_IHL,
 )  # fmt: skip
-from ippath.wire.memory import copy, load8, load16be, store8, store16be
+from ippath.wire.memory import copy, load8, load16be, load32be, store8, store16be
+
+
+@kernel
+def route_mtu4(h, info, device):
+    """MTU of a route: its own, or that of its device (kernel: ip_mtu)."""
+    if info != NONE and h.fib4.info[info, INFO_MTU]:
+        return h.fib4.info[info, INFO_MTU]
+    return h.device[device, DEV_MTU]
 
 
 @hot
@@ -39,7 +50,7 @@ def finish_output4(h, s, buf, at, kept, size, device, family, hi, lo, kind):
     elif kind == RTN_BROADCAST:
         s.counters[M_IpExtOutBcastPkts] += 1
         s.counters[M_IpExtOutBcastOctets] += size
-    emit(h, s, buf, at, kept, size, device, family, hi, lo, kind == RTN_BROADCAST)
+    emit(h, s, buf, at, kept, size, device, family, hi, lo, kind)
 
 
 @kernel
@@ -162,8 +173,36 @@ def refragment4(h, s, trace, buf, at, kept, size, limit, device, family, hi, lo,
 
 
 @kernel
-def ip_output4(h, s, trace, at, size):
-    """Send the packet of this host at `scratch[at]` by the route in the OUTPUT rows."""
+def _loop_group(h, s, at, size, device, kind):
+    """The copy of what goes to a group or broadcast; False if it stays here (kernel: ip_mc_output)."""
+    if h.device[device, DEV_LOOPBACK]:
+        return True
+    if kind == RTN_BROADCAST:
+        loop_back(h, s, s.scratch, at, size, size, device, kind)
+    elif kind == RTN_MULTICAST:
+        group = load32be(s.scratch, at + DESTINATION)
+        if s.misc[MISC_QUIET] == 0 and has_joined(h, 4, device, 0, group):
+            loop_back(h, s, s.scratch, at, size, size, device, kind)
+        return load8(s.scratch, at + TTL) != 0
+    return True
+
+
+@kernel
+def _finish(h, s, trace, at, size, mtu, device, family, hi, lo, kind):
+    if not neighbour_answers(h, trace, device, family, hi, lo):
+        return
+    if size > mtu:
+        fragment4(h, s, trace, s.scratch, at, size, size, mtu, device, family, hi, lo, kind)
+    else:
+        finish_output4(h, s, s.scratch, at, size, size, device, family, hi, lo, kind)
+
+
+@kernel
+def ip_output4(h, s, trace, at, size, mtu):
+    """Send the packet of this host at `scratch[at]` by the route in the OUTPUT rows.
+
+    `mtu` is that of the sender; NONE: that of the route.
+    """
     flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
     s.counters[M_IpOutRequests] += 1
     device, nh = flow[FLOW_OIF], result[RES_NH]
@@ -171,13 +210,12 @@ def ip_output4(h, s, trace, at, size):
     if nh != NONE and result[RES_TYPE] == RTN_UNICAST and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
         family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
         hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
-    mtu = h.device[device, DEV_MTU]
-    if result[RES_INFO] != NONE and fib.info[result[RES_INFO], INFO_MTU]:
-        mtu = fib.info[result[RES_INFO], INFO_MTU]
+    if mtu == NONE:
+        mtu = route_mtu4(h, result[RES_INFO], device)
     kind = result[RES_TYPE]
-    if not neighbour_answers(h, trace, device, family, hi, lo):
-        return
-    if size > mtu:
-        fragment4(h, s, trace, s.scratch, at, size, size, mtu, device, family, hi, lo, kind)
-    else:
-        finish_output4(h, s, s.scratch, at, size, size, device, family, hi, lo, kind)
+    # sockets see the device that has the address, not the one by which packets come back
+    iif = fib.nexthop[nh, NH_DEVICE] if nh != NONE and kind == RTN_LOCAL else device
+    s.misc[MISC_OWN_IIF] = iif
+    if _loop_group(h, s, at, size, device, kind):
+        _finish(h, s, trace, at, size, mtu, device, family, hi, lo, kind)
+    s.misc[MISC_OWN_IIF] = NONE

@@ -4,21 +4,24 @@ ip6_finish_output2; RFC 8200 section 4.5).
 
 from __future__ import annotations
 
+from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
-    M_Ip6FragCreates, M_Ip6FragFails, M_Ip6FragOKs, M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutNoRoutes,
+    M_Ip6FragCreates, M_Ip6FragFails, M_Ip6FragOKs, M_Ip6OutDiscards, M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutNoRoutes,
     M_Ip6OutOctets, M_Ip6OutRequests, M_Ip6OutTransmits,
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES, INFO_MTU,
-    NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH, RES_TYPE, RTN_UNICAST, SCRATCH_FRAGMENT,
+    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES,
+    INFO_MTU, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH,
+    RES_TYPE, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_LOOPED6, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
 from ippath.tx.ip_output4 import pieces_fit
+from ippath.tx.loopback import loop_back
 from ippath.wire.ipv6 import (
-    DESTINATION, FRAGMENT_HEADER, HEADER, MORE_FRAGMENTS, NEXTHDR_DEST, NEXTHDR_FRAGMENT,
+    DESTINATION, FRAGMENT_HEADER, HEADER, HOP_LIMIT, MORE_FRAGMENTS, NEXTHDR_DEST, NEXTHDR_FRAGMENT,
     NEXTHDR_HOP, NEXTHDR_ROUTING, NEXT_HEADER, PAYLOAD_LENGTH, is_multicast,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load64be, store8, store16be, store32be
@@ -37,15 +40,32 @@ def route_mtu6(h, info, device):
     return min(mtu, LARGEST_MTU)
 
 
+@cold
+def _loop_group(h, s, buf, at, kept, size, device):
+    """The copy of what goes to a group; False if it stays here (kernel: ip6_finish_output2)."""
+    if h.device[device, DEV_LOOPBACK]:
+        return True
+    hi, lo = load64be(buf, at + DESTINATION), load64be(buf, at + DESTINATION + 8)
+    if s.misc[MISC_QUIET] == 0 and has_joined(h, 6, device, hi, lo):
+        loop_back(h, s, buf, at, kept, size, device, RTN_MULTICAST)
+    if load8(buf, at + HOP_LIMIT) == 0:
+        s.counters[M_Ip6OutDiscards] += 1
+        return False
+    return True
+
+
 @hot
 def finish_output6(h, s, buf, at, kept, size, device, hi, lo, group):
     """One packet of `size` bytes, of which `buf` has `kept`, to the device, counted as sent."""
+    if group and s.misc[MISC_OWN_IIF] != NONE:
+        if not _loop_group(h, s, buf, at, kept, size, device):
+            return
     s.counters[M_Ip6OutTransmits] += 1
     s.counters[M_Ip6OutOctets] += size
     if group:
         s.counters[M_Ip6OutMcastPkts] += 1
         s.counters[M_Ip6OutMcastOctets] += size
-    emit(h, s, buf, at, kept, size, device, 6, hi, lo, False)
+    emit(h, s, buf, at, kept, size, device, 6, hi, lo, RTN_MULTICAST if group else RTN_LOCAL)
 
 
 @kernel
@@ -171,7 +191,11 @@ def ip_output6(h, s, trace, size, mtu):
         hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
     if not group and not neighbour_answers(h, trace, device, 6, hi, lo):
         return
+    # sockets see the device that has the address, not the one by which packets come back
+    own = nh != NONE and (result[RES_TYPE] == RTN_LOCAL or result[RES_TYPE] == RTN_ANYCAST)
+    s.misc[MISC_OWN_IIF] = fib.nexthop[nh, NH_DEVICE] if own else device
     if size > mtu:
         _fragment6(h, s, trace, size, mtu, device, hi, lo, group)
     else:
         finish_output6(h, s, s.scratch, 0, size, size, device, hi, lo, group)
+    s.misc[MISC_OWN_IIF] = NONE

@@ -11,10 +11,10 @@ from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
 from ippath.rx.packet import inet_iif
 from ippath.tables import (
-    CONF_HASH_SEED, NONE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
+    CONF_HASH_SEED, MEMBER_DEVICE, MEMBER_FAMILY, MEMBER_HI, MEMBER_LO, NONE, SKB_DST_HI, SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI,
     SKB_SRC_LO, SOCK_DEVICE, SOCK_FAMILY, SOCK_HI, SOCK_LO, SOCK_PEER_HI, SOCK_PEER_LO,
     SOCK_PEER_PORT, SOCK_PEER_SET, SOCK_PORT, SOCK_PROTOCOL, SOCK_REUSEPORT_COUNT,
-    SOCK_REUSEPORT_FIRST, SOCK_V6ONLY, SOCK_WILDCARD,
+    SOCK_REUSEPORT_FIRST, SOCK_GROUPS4, SOCK_GROUPS6, SOCK_MEMBER_COUNT, SOCK_MEMBER_FIRST, SOCK_V6ONLY, SOCK_WILDCARD,
 )  # fmt: skip
 from ippath.wire.ipv4 import is_multicast
 
@@ -106,12 +106,29 @@ def udp_sender(h, s, protocol, src_hi, src_lo, dst_hi, dst_lo, ports):
     return row
 
 
+@cold
+def _takes_group(h, row, skb):
+    """Did the socket join the group, or does it take those that others joined (ip_mc_sf_allow)?"""
+    if skb[SKB_FAMILY] == 4:
+        if not is_multicast(skb[SKB_DST_LO]) or h.socket[row, SOCK_GROUPS4]:
+            return True
+    elif h.socket[row, SOCK_GROUPS6]:
+        return True
+    member, first = h.member, h.socket[row, SOCK_MEMBER_FIRST]
+    for k in range(first, first + h.socket[row, SOCK_MEMBER_COUNT]):
+        if (
+            member[k, MEMBER_FAMILY] == skb[SKB_FAMILY]
+            and member[k, MEMBER_LO] == skb[SKB_DST_LO]
+            and member[k, MEMBER_HI] == skb[SKB_DST_HI]
+            and (skb[SKB_FAMILY] == 6 or member[k, MEMBER_DEVICE] == inet_iif(skb))
+        ):
+            return True
+    return False
+
+
 @kernel
 def udp_matches_group(h, row, skb, source_port, port):
-    """Does the socket take this multicast or broadcast datagram (kernel: __udp_is_mcast_sock)?
-
-    An IPv6 socket gets the IPv4 groups that it joined itself, and no socket here does (ip_mc_sf_allow).
-    """
-    if skb[SKB_FAMILY] == 4 and h.socket[row, SOCK_FAMILY] == 6 and is_multicast(skb[SKB_DST_LO]):
+    """Does the socket take this multicast or broadcast datagram (kernel: __udp_is_mcast_sock)?"""
+    if h.socket[row, SOCK_PORT] != port or _accepts(h, row, skb, source_port) < 0:
         return False
-    return h.socket[row, SOCK_PORT] == port and _accepts(h, row, skb, source_port) >= 0
+    return _takes_group(h, row, skb)

@@ -17,9 +17,9 @@ from ippath.rx.icmp_send import icmp_send
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import capture_cut, deliver, drop, unchecked
 from ippath.tables import (
-    COLLECT_TAKEN, DST_TYPE, MISC_COLLECT, NONE, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI,
+    COLLECT_CALLS, COLLECT_TAKEN, DST_TYPE, MISC_COLLECT, NONE, READ_AT_ONCE, READ_BY_CALLS, READ_NEVER, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_HEADER, SKB_AVAIL, SKB_DST_HI,
     SKB_EARLY, SKB_FAMILY, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_PROTOCOL, SKB_SOCKET, SKB_TRANSPORT,
-    SOCK_NO_CHECK6, SOCK_READ_NS,
+    SOCKQ_DROPS, SOCK_COVERAGE, SOCK_NO_CHECK6, SOCK_READ_NS,
 )  # fmt: skip
 from ippath.trace import T_UDP_CSUM, T_UDP_FLUSH, T_UDP_LENGTH, T_UDP_SOCKET, note
 from ippath.udp.early_demux import remember_route
@@ -90,12 +90,16 @@ def _checksum_ok(s, data, trace, at, length, coverage, check):
 
 
 @hot
-def _queue(h, s, data, trace, row, length):
-    """Queue to one socket with its counters; True if it took the datagram."""
+def _queue(h, s, data, trace, row, length, valid):
+    """Queue to one socket with its counters; True if it took the datagram.
+
+    Calls that read count the datagram themselves, or find out that it is not `valid`.
+    """
     if udp_enqueue(h, s, trace, row, length):
-        if s.misc[MISC_COLLECT] & COLLECT_TAKEN:
-            keep_datagram(h, s, data, trace, row)
-        if h.socket[row, SOCK_READ_NS] != READ_NEVER:
+        reader, collect = h.socket[row, SOCK_READ_NS], s.misc[MISC_COLLECT]
+        if collect & (COLLECT_CALLS if reader == READ_BY_CALLS else COLLECT_TAKEN):
+            keep_datagram(h, s, data, trace, row, valid)
+        if reader >= READ_AT_ONCE:
             _mib(s, IN_DATAGRAMS)
         return True
     _mib(s, RCVBUF_ERRORS)
@@ -104,7 +108,22 @@ def _queue(h, s, data, trace, row, length):
 
 
 @cold
-def _deliver_to_group(h, s, data, trace, source_port, port, check, valid):
+def _covers(h, s, row, coverage):
+    """Does the checksum of a UDP-Lite datagram cover as much as the socket wants (udp_queue_rcv_one_skb)?
+
+    `coverage` is NONE where it covers all.
+    """
+    wanted = h.socket[row, SOCK_COVERAGE]
+    if coverage == NONE or wanted == NONE:
+        return True
+    if wanted and coverage >= wanted:
+        return True
+    s.sockq[row, SOCKQ_DROPS] += 1
+    return False
+
+
+@cold
+def _deliver_to_group(h, s, data, trace, source_port, port, check, valid, coverage):
     """Give a copy to every socket that takes it (kernel: __udp4_lib_mcast_deliver).
 
     Readers find out that a long datagram is not `valid`, each for itself.
@@ -117,9 +136,11 @@ def _deliver_to_group(h, s, data, trace, source_port, port, check, valid):
         if skb[SKB_FAMILY] == 6 and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
             continue
         takers += 1
-        if not valid and h.socket[row, SOCK_READ_NS] != READ_NEVER:
+        if not valid and h.socket[row, SOCK_READ_NS] >= READ_AT_ONCE:
             _count_bad_checksum(s)
-        elif _queue(h, s, data, trace, row, skb[SKB_LEN]):
+        elif not _covers(h, s, row, coverage):
+            _mib(s, IN_ERRORS)
+        elif _queue(h, s, data, trace, row, skb[SKB_LEN], valid):
             took += 1
             if first == NONE:
                 first = row
@@ -160,7 +181,7 @@ def udp_rcv(h, s, data, trace):
     source_port, port = load16be(data, at), load16be(data, at + 2)
     length, check = load16be(data, at + 4), load16be(data, at + 6)
     note(trace, T_UDP_LENGTH, length, present)
-    coverage = length
+    coverage, part = length, NONE
     if length > present:
         return _short(s, trace)
     if skb[SKB_PROTOCOL] == IPPROTO_UDP:
@@ -175,6 +196,8 @@ def udp_rcv(h, s, data, trace):
             coverage = length
         if check == 0 or coverage < UDP_HEADER:
             return _bad_checksum(s, trace, R_UDP_CSUM)
+        if coverage < length:
+            part = coverage
     group = (
         is_multicast(skb[SKB_DST_HI])
         if six
@@ -187,7 +210,7 @@ def udp_rcv(h, s, data, trace):
         remember_route(s)
     if group:
         valid = verified or _checksum_ok(s, data, trace, at, length, coverage, check)
-        return _deliver_to_group(h, s, data, trace, source_port, port, check, valid)
+        return _deliver_to_group(h, s, data, trace, source_port, port, check, valid, part)
     row = udp_lookup(h, s, source_port, port)
     note(trace, T_UDP_SOCKET, port, row)
     if row == NONE:
@@ -199,10 +222,15 @@ def udp_rcv(h, s, data, trace):
     if six and check == 0 and h.socket[row, SOCK_NO_CHECK6] == 0:
         return _bad_checksum(s, trace, R_UDP_CSUM)
     # longer datagrams are verified by the reader; one that is never read stays unverified
-    if not verified and h.socket[row, SOCK_READ_NS] != READ_NEVER:
-        if not _checksum_ok(s, data, trace, at, length, coverage, check):
+    reader, valid = h.socket[row, SOCK_READ_NS], True
+    if not verified and reader != READ_NEVER:
+        valid = _checksum_ok(s, data, trace, at, length, coverage, check)
+        if not valid and reader >= READ_AT_ONCE:
             return _bad_checksum(s, trace, R_UDP_CSUM)
-    if not _queue(h, s, data, trace, row, skb[SKB_LEN]):
+    if part != NONE and not _covers(h, s, row, part):
+        _mib(s, IN_ERRORS)
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if not _queue(h, s, data, trace, row, skb[SKB_LEN], valid):
         return drop(s, trace, R_SOCKET_RCVBUFF)
     skb[SKB_SOCKET] = row
     return deliver(s, trace)

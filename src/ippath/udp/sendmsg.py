@@ -1,153 +1,337 @@
-"""Sending one datagram from a socket (kernel: udp_sendmsg, udpv6_sendmsg, udp_send_skb).
+"""Sending datagrams from sockets (kernel: udp_sendmsg, udpv6_sendmsg, udp_send_skb).
 
-In:  a payload, the socket's address and port, where to, and what ancillary data asks for.
-Out: packets in the output arena; returns 0 or an errno.
+In:  payloads in an arena and a row of SEND_* columns for each: where to, and what the socket's
+     options and ancillary data ask for.
+Out: packets in the output arena; in each row 0 or an errno.
 """
 
 from __future__ import annotations
 
-from ippath.handles import open_bytes, open_state, open_tables
+from ippath.handles import open_bytes, open_column, open_messages, open_state, open_tables
 from ippath.jit import entry, kernel
-from ippath.mib import M_IpOutNoRoutes, M_Udp6OutDatagrams, M_UdpOutDatagrams
+from ippath.mib import (
+    M_IpOutNoRoutes, M_Udp6OutDatagrams, M_UdpLite6OutDatagrams, M_UdpLiteOutDatagrams,
+    M_UdpOutDatagrams,
+)  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, EACCES, EMSGSIZE, ENETUNREACH, FLOW_DST_HI,
-    FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
-    INFO_HOPLIMIT, INFO_MTU, INFO_MTU_LOCK, MISC_NOW_NS, NONE, RES_INFO,
-    RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SKB_FRAME,
+    COLLECT_SENT, CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, DEV_MTU6, EACCES, EINVAL, EIO,
+    EMSGSIZE, ENETUNREACH, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
+    INFO_HOPLIMIT, INFO_MTU_LOCK, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_OUT_BYTES,
+    MISC_OUT_ROWS, MISC_QUIET, NONE, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
+    RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
+    SENDS_QUIET, SENDS_UNSUMMED, SENDS_WHOLE, SEND_COVERAGE, SEND_DPORT, SEND_DST_HI, SEND_DST_LO,
+    SEND_ERROR, SEND_FAMILY, SEND_FLAGS, SEND_GROUP_OIF, SEND_GROUP_SRC, SEND_GROUP_TTL, SEND_HOPS, SEND_ID,
+    SEND_INFO, SEND_LABEL, SEND_MARK, SEND_MTU, SEND_OIF, SEND_PMTUDISC, SEND_PROTOCOL,
+    SEND_SEGMENT, SEND_SPORT, SEND_SRC_HI, SEND_SRC_LO, SEND_TOS, SEND_TTL, SEND_UNICAST_OIF,
+    SKB_FRAME,
 )  # fmt: skip
-from ippath.tx.ip_output4 import ip_output4
+from ippath.tx.ip_output4 import ip_output4, route_mtu4
 from ippath.tx.ip_output6 import ip_output6, route_mtu6
+from ippath.tx.loopback import loops_soon_full
 from ippath.tx.route_output4 import route_output4
 from ippath.tx.route_output6 import choose_source6, look_up_output6
 from ippath.wire.checksum import checksum, pseudo4, pseudo6, transport
 from ippath.wire.ipv4 import CHECKSUM, DF, FLAGS_OFFSET, IPPROTO_UDP, TOTAL_LENGTH
 from ippath.wire.ipv4 import HEADER as HEADER4
+from ippath.wire.ipv4 import is_multicast as is_multicast4
 from ippath.wire.ipv6 import DESTINATION, SOURCE, is_multicast
 from ippath.wire.ipv6 import HEADER as HEADER6
 from ippath.wire.memory import copy, store8, store16be, store32be, store64be
 
 UDP_HEADER = 8
 LARGEST = 0xFFFF  # bytes of a UDP datagram with its header, and of an IPv4 packet
+LEAST_MTU4 = 68  # kernel: inetdev_valid_mtu
+FRAGMENT_HEADER6 = 8
 TOS_DSCP = 0xFC
-GROUP_HOPS = 1  # IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS
+MOST_SEGMENTS = 128  # UDP_MAX_SEGMENTS, 64 before 6.9
+# room that one message may need in the output arena: 64 KiB in the smallest fragments, or segments
+OUT_RESERVE_BYTES, OUT_RESERVE_ROWS = 1 << 18, 1 << 11
 
 
 @kernel
-def _write_udp(s, at, sport, dport, length):
-    """Write the UDP header in front of a payload that is there; the checksum is still 0."""
-    buf = s.scratch
-    store16be(buf, at, sport)
-    store16be(buf, at + 2, dport)
-    store16be(buf, at + 4, length)
+def _cuts(mode):
+    """May the host cut what is too large (kernel: ip_sk_ignore_df, ip6_sk_ignore_df)?"""
+    return mode <= PMTUDISC_WANT or mode == PMTUDISC_OMIT
+
+
+@kernel
+def _segments(m, row, size, headers, mtu):
+    """Bytes of payload per datagram, or an errno as a negative number (kernel: udp_send_skb)."""
+    segment = m[row, SEND_SEGMENT]
+    if segment == 0:
+        return size
+    if headers + min(size, segment) > mtu:
+        return -EMSGSIZE
+    if size > segment * MOST_SEGMENTS or m[row, SEND_FLAGS] & SENDS_UNSUMMED:
+        return -EINVAL
+    if m[row, SEND_PROTOCOL] != IPPROTO_UDP:
+        return -EIO
+    return segment
+
+
+@kernel
+def _write_udp(s, m, row, at, length):
+    """Write the UDP header in front of a payload that is there; returns how much the sum covers.
+
+    The checksum is still 0.  UDP-Lite has the covered length in place of the length (RFC 3828).
+    """
+    buf, covered = s.scratch, m[row, SEND_COVERAGE]
+    said, summed = length, length
+    if covered != NONE and covered < length:
+        said = covered
+        summed = covered if covered else length
+    store16be(buf, at, m[row, SEND_SPORT])
+    store16be(buf, at + 2, m[row, SEND_DPORT])
+    store16be(buf, at + 4, said)
     store16be(buf, at + 6, 0)
+    return summed
 
 
 @kernel
-def _sum_udp(s, at, length, pseudo):
-    total = transport(s.scratch, at, length, pseudo)
+def _sum_udp(s, m, row, at, summed, pseudo):
+    if m[row, SEND_FLAGS] & SENDS_UNSUMMED:
+        return
+    total = transport(s.scratch, at, summed, pseudo)
     store16be(s.scratch, at + 6, total if total else 0xFFFF)
 
 
 @kernel
-def _send4(h, s, data, size, sport, dport, source, destination, oif, ttl, tos):
-    length = UDP_HEADER + size
-    if HEADER4 + length > LARGEST:
-        return EMSGSIZE
+def _identification(s, m, row, dont_fragment, cuts, index):
+    """IPv4 identification (kernel: ip_select_ident_segs): a connected socket counts its own."""
+    if m[row, SEND_ID] != NONE:
+        return (m[row, SEND_ID] + index) & 0xFFFF
+    if dont_fragment and not cuts:
+        return 0
+    return random32(s) & 0xFFFF
+
+
+@kernel
+def _route4(h, s, m, row):
+    """Route an IPv4 message; 0 or an errno."""
+    destination, source, oif = m[row, SEND_DST_LO], m[row, SEND_SRC_LO], m[row, SEND_OIF]
+    if is_multicast4(destination):
+        if oif == NONE:
+            oif = m[row, SEND_GROUP_OIF]
+        if source == 0:
+            source = m[row, SEND_GROUP_SRC]
+    elif oif == NONE:
+        oif = m[row, SEND_UNICAST_OIF]
+    ports = m[row, SEND_SPORT] << 16 | m[row, SEND_DPORT]
     error = route_output4(
-        h, s, source, destination, tos & TOS_DSCP, 0, oif, IPPROTO_UDP, sport << 16 | dport, NONE,
-        None,
+        h, s, source, destination, m[row, SEND_TOS] & TOS_DSCP, m[row, SEND_MARK], oif,
+        m[row, SEND_PROTOCOL], ports, NONE, None,
     )  # fmt: skip
-    flow, result, buf = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], s.scratch
     if error == ENETUNREACH:
         s.counters[M_IpOutNoRoutes] += 1
     if error:
         return error
-    if result[RES_TYPE] == RTN_BROADCAST:
-        return EACCES  # SO_BROADCAST is not set
-    info, locked = result[RES_INFO], 0
-    mtu = h.device[flow[FLOW_OIF], DEV_MTU]
-    hops = h.conf[CONF_DEFAULT_TTL]
-    if info != NONE:
-        locked = h.fib4.info[info, INFO_MTU_LOCK]
-        if h.fib4.info[info, INFO_MTU]:
-            mtu = h.fib4.info[info, INFO_MTU]
-        if h.fib4.info[info, INFO_HOPLIMIT]:
-            hops = h.fib4.info[info, INFO_HOPLIMIT]
-    if ttl != NONE:
-        hops = ttl
-    elif result[RES_TYPE] == RTN_MULTICAST:
-        hops = GROUP_HOPS
-    total = HEADER4 + length
-    copy(buf, HEADER4 + UDP_HEADER, data, 0, size)
-    store16be(buf, 0, 0x4500 | tos)
-    store16be(buf, TOTAL_LENGTH, total)
-    store16be(buf, 4, random32(s) & 0xFFFF)
-    store16be(buf, FLAGS_OFFSET, DF if total <= mtu and not locked else 0)
-    store16be(buf, 8, hops << 8 | IPPROTO_UDP)
-    store16be(buf, CHECKSUM, 0)
-    store32be(buf, 12, flow[FLOW_SRC_LO])
-    store32be(buf, 16, flow[FLOW_DST_LO])
-    store16be(buf, CHECKSUM, checksum(buf, 0, HEADER4))
-    _write_udp(s, HEADER4, sport, dport, length)
-    _sum_udp(s, HEADER4, length, pseudo4(buf, 0, IPPROTO_UDP, length))
-    s.counters[M_UdpOutDatagrams] += 1
-    ip_output4(h, s, None, 0, total)
+    broadcast = s.result[FLOW_OUTPUT, RES_TYPE] == RTN_BROADCAST
+    if broadcast and m[row, SEND_FLAGS] & SENDS_BROADCAST == 0:
+        return EACCES
     return 0
 
 
 @kernel
-def _send6(h, s, data, size, sport, dport, src_hi, src_lo, dst_hi, dst_lo, oif, hops, tos):
-    length = UDP_HEADER + size
-    if length > LARGEST:
-        return EMSGSIZE
-    if dst_hi == 0 and dst_lo == 0:
-        dst_lo = 1  # to nobody is to oneself
-    error = look_up_output6(
-        h, s, FLOW_OUTPUT, src_hi, src_lo, dst_hi, dst_lo, tos, 0, IPPROTO_UDP, sport << 16 | dport,
-        oif, NONE, None,
-    )  # fmt: skip
-    error = choose_source6(h, s, FLOW_OUTPUT, error, oif, None)
+def _hops4(h, s, m, row):
+    """TTL: what the message asks for, the socket's for groups, the route's, or the default."""
+    if m[row, SEND_TTL] != NONE:
+        return m[row, SEND_TTL]
+    if s.result[FLOW_OUTPUT, RES_TYPE] == RTN_MULTICAST:
+        return m[row, SEND_GROUP_TTL]
+    if m[row, SEND_HOPS] != NONE:
+        return m[row, SEND_HOPS]
+    info = s.result[FLOW_OUTPUT, RES_INFO]
+    if info != NONE and h.fib4.info[info, INFO_HOPLIMIT]:
+        return h.fib4.info[info, INFO_HOPLIMIT]
+    return h.conf[CONF_DEFAULT_TTL]
+
+
+@kernel
+def _send4(h, s, m, row, data, start, size):
+    error = _route4(h, s, m, row)
     if error:
         return error
-    flow, buf, info = s.flow[FLOW_OUTPUT], s.scratch, s.result[FLOW_OUTPUT, RES_INFO]
-    if hops == NONE:
-        hops = h.fib6.info[info, INFO_HOPLIMIT]
-        if is_multicast(dst_hi):
-            hops = GROUP_HOPS
-        elif hops == 0:
-            hops = h.device[flow[FLOW_OIF], DEV_HOP_LIMIT6]
-    copy(buf, HEADER6 + UDP_HEADER, data, 0, size)
-    store32be(buf, 0, 6 << 28 | tos << 20)
-    store16be(buf, 4, length)
-    store8(buf, 6, IPPROTO_UDP)
-    store8(buf, 7, hops)
-    store64be(buf, SOURCE, flow[FLOW_SRC_HI])
-    store64be(buf, SOURCE + 8, flow[FLOW_SRC_LO])
-    store64be(buf, DESTINATION, flow[FLOW_DST_HI])
-    store64be(buf, DESTINATION + 8, flow[FLOW_DST_LO])
-    _write_udp(s, HEADER6, sport, dport, length)
-    _sum_udp(s, HEADER6, length, pseudo6(buf, 0, IPPROTO_UDP, length))
-    s.counters[M_Udp6OutDatagrams] += 1
-    ip_output6(h, s, None, HEADER6 + length, route_mtu6(h, info, flow[FLOW_OIF]))
-    return 0
+    if m[row, SEND_FLAGS] & SENDS_PROBE:
+        return 0
+    flow, info = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT, RES_INFO]
+    mode, cuts = m[row, SEND_PMTUDISC], _cuts(m[row, SEND_PMTUDISC])
+    device_mtu = h.device[flow[FLOW_OIF], DEV_MTU]
+    path_mtu = route_mtu4(h, info, flow[FLOW_OIF])
+    mtu = device_mtu if mode >= PMTUDISC_PROBE else path_mtu
+    if mtu < LEAST_MTU4:
+        return ENETUNREACH
+    m[row, SEND_INFO] = mtu
+    most = LARGEST if cuts or m[row, SEND_SEGMENT] else mtu
+    if HEADER4 + UDP_HEADER + size > most:
+        return EMSGSIZE
+    segment = _segments(m, row, size, HEADER4 + UDP_HEADER, mtu)
+    if segment < 0:
+        return -segment
+    locked = info != NONE and h.fib4.info[info, INFO_MTU_LOCK] != 0
+    hops = _hops4(h, s, m, row)
+    buf, protocol, done, index = s.scratch, m[row, SEND_PROTOCOL], 0, 0
+    lite = protocol != IPPROTO_UDP
+    s.counters[M_UdpLiteOutDatagrams if lite else M_UdpOutDatagrams] += 1
+    while True:
+        part = min(segment, size - done)
+        length = UDP_HEADER + part
+        total = HEADER4 + length
+        whole = mode == PMTUDISC_DO or mode == PMTUDISC_PROBE
+        if mode == PMTUDISC_WANT and total <= path_mtu and not locked:
+            whole = True
+        copy(buf, HEADER4 + UDP_HEADER, data, start + done, part)
+        store16be(buf, 0, 0x4500 | m[row, SEND_TOS])
+        store16be(buf, TOTAL_LENGTH, total)
+        store16be(buf, 4, _identification(s, m, row, whole, cuts, index))
+        store16be(buf, FLAGS_OFFSET, DF if whole else 0)
+        store16be(buf, 8, hops << 8 | protocol)
+        store16be(buf, CHECKSUM, 0)
+        store32be(buf, 12, flow[FLOW_SRC_LO])
+        store32be(buf, 16, flow[FLOW_DST_LO])
+        store16be(buf, CHECKSUM, checksum(buf, 0, HEADER4))
+        summed = _write_udp(s, m, row, HEADER4, length)
+        _sum_udp(s, m, row, HEADER4, summed, pseudo4(buf, 0, protocol, length))
+        ip_output4(h, s, None, 0, total, mtu)
+        done += part
+        index += 1
+        if done >= size:
+            return 0
+
+
+@kernel
+def _route6(h, s, m, row):
+    """Route an IPv6 message and choose its source; 0 or an errno."""
+    dst_hi, dst_lo, oif = m[row, SEND_DST_HI], m[row, SEND_DST_LO], m[row, SEND_OIF]
+    if dst_hi == 0 and dst_lo == 0:
+        dst_lo = 1  # to nobody is to oneself
+    if oif == NONE:
+        oif = m[row, SEND_GROUP_OIF] if is_multicast(dst_hi) else m[row, SEND_UNICAST_OIF]
+    ports = m[row, SEND_SPORT] << 16 | m[row, SEND_DPORT]
+    error = look_up_output6(
+        h, s, FLOW_OUTPUT, m[row, SEND_SRC_HI], m[row, SEND_SRC_LO], dst_hi, dst_lo,
+        m[row, SEND_TOS], m[row, SEND_MARK], m[row, SEND_PROTOCOL], ports, oif, NONE, None,
+    )  # fmt: skip
+    return choose_source6(h, s, FLOW_OUTPUT, error, oif, None)
+
+
+@kernel
+def _hops6(h, s, m, row):
+    """Hop limit: what the message or socket asks for, the route's, or the device's."""
+    flow = s.flow[FLOW_OUTPUT]
+    if m[row, SEND_TTL] != NONE:
+        return m[row, SEND_TTL]
+    if is_multicast(flow[FLOW_DST_HI]):
+        return m[row, SEND_GROUP_TTL]
+    if m[row, SEND_HOPS] != NONE:
+        return m[row, SEND_HOPS]
+    hops = h.fib6.info[s.result[FLOW_OUTPUT, RES_INFO], INFO_HOPLIMIT]
+    return hops if hops else h.device[flow[FLOW_OIF], DEV_HOP_LIMIT6]
+
+
+@kernel
+def _mtu6(h, s, m, row):
+    """What one packet may hold (kernel: ip6_setup_cork)."""
+    device = s.flow[FLOW_OUTPUT, FLOW_OIF]
+    mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_INFO], device)
+    if m[row, SEND_PMTUDISC] >= PMTUDISC_PROBE:
+        mtu = h.device[device, DEV_MTU6]
+    if m[row, SEND_MTU]:
+        mtu = min(mtu, m[row, SEND_MTU])
+    return mtu
+
+
+@kernel
+def _too_large6(m, row, size, mtu):
+    """Is there no way to send so much (kernel: __ip6_append_data)?"""
+    length = UDP_HEADER + size
+    if ((mtu - HEADER6) & ~7) + HEADER6 <= FRAGMENT_HEADER6 or mtu <= HEADER6:
+        return True
+    if m[row, SEND_FLAGS] & SENDS_WHOLE and m[row, SEND_SEGMENT] == 0 and length > mtu - HEADER6:
+        return True
+    cuts = _cuts(m[row, SEND_PMTUDISC]) or m[row, SEND_SEGMENT]
+    return length > (LARGEST if cuts else mtu - HEADER6)
+
+
+@kernel
+def _send6(h, s, m, row, data, start, size):
+    error = _route6(h, s, m, row)
+    if error:
+        return error
+    if m[row, SEND_FLAGS] & SENDS_PROBE:
+        return 0
+    flow, buf = s.flow[FLOW_OUTPUT], s.scratch
+    mtu = _mtu6(h, s, m, row)
+    m[row, SEND_INFO] = mtu
+    if _too_large6(m, row, size, mtu):
+        return EMSGSIZE
+    segment = _segments(m, row, size, HEADER6 + UDP_HEADER, mtu)
+    if segment < 0:
+        return -segment
+    hops = _hops6(h, s, m, row)
+    protocol, done = m[row, SEND_PROTOCOL], 0
+    lite = protocol != IPPROTO_UDP
+    s.counters[M_UdpLite6OutDatagrams if lite else M_Udp6OutDatagrams] += 1
+    while True:
+        part = min(segment, size - done)
+        length = UDP_HEADER + part
+        copy(buf, HEADER6 + UDP_HEADER, data, start + done, part)
+        store32be(buf, 0, 6 << 28 | m[row, SEND_TOS] << 20 | m[row, SEND_LABEL])
+        store16be(buf, 4, length)
+        store8(buf, 6, protocol)
+        store8(buf, 7, hops)
+        store64be(buf, SOURCE, flow[FLOW_SRC_HI])
+        store64be(buf, SOURCE + 8, flow[FLOW_SRC_LO])
+        store64be(buf, DESTINATION, flow[FLOW_DST_HI])
+        store64be(buf, DESTINATION + 8, flow[FLOW_DST_LO])
+        summed = _write_udp(s, m, row, HEADER6, length)
+        _sum_udp(s, m, row, HEADER6, summed, pseudo6(buf, 0, protocol, length))
+        ip_output6(h, s, None, HEADER6 + length, mtu)
+        done += part
+        if done >= size:
+            return 0
+
+
+@kernel
+def _has_room(s):
+    misc = s.misc
+    if loops_soon_full(s):
+        return False
+    return misc[MISC_COLLECT] & COLLECT_SENT == 0 or (
+        misc[MISC_OUT_BYTES] + OUT_RESERVE_BYTES <= s.out_data.shape[0]
+        and misc[MISC_OUT_ROWS] + OUT_RESERVE_ROWS <= s.out.shape[0]
+    )
 
 
 @entry
-def udp_send(
-    tables, state, payload, family, sport, dport, src_hi, src_lo, dst_hi, dst_lo, oif, ttl, tos, now
-):
-    """Send `payload` (uint8[n]); 0 or an errno.
+def udp_send(tables, state, arena, offset, length, messages, begin, end, now, each):
+    """Send messages [begin, end); returns the first that is not done.
 
-    `oif` is a device row, `ttl` a hop limit; NONE leaves them to the route.  `tos` is the traffic
-    class, `now` the clock in nanoseconds.  A source of 0 is chosen by the route.
+    `messages` is int64[n, SEND_COLUMNS], `offset` and `length` (int64[n]) find the payloads in
+    `arena` (uint8[]), `now` is the clock in nanoseconds.  SEND_ERROR of each row becomes 0 or an
+    errno.  It stops after one that failed, when an arena has to be emptied, and with `each` after one
+    that comes back in, whose effects the next one may see.
     """
-    h, s, data = open_tables(tables), open_state(state), open_bytes(payload)
-    s.misc[MISC_NOW_NS] = max(s.misc[MISC_NOW_NS], now)
-    s.skb[SKB_FRAME] = 0  # no packet caused it
-    size = payload.shape[0]
-    if family == 4:
-        return _send4(h, s, data, size, sport, dport, src_lo, dst_lo, oif, ttl, tos)
-    return _send6(
-        h, s, data, size, sport, dport, src_hi, src_lo, dst_hi, dst_lo, oif, ttl, tos
-    )  # fmt: skip
+    h, s, data, m = (
+        open_tables(tables),
+        open_state(state),
+        open_bytes(arena),
+        open_messages(messages),
+    )
+    offset, length = open_column(offset), open_column(length)
+    misc = s.misc
+    misc[MISC_NOW_NS] = max(misc[MISC_NOW_NS], now)
+    s.skb[SKB_FRAME] = 0  # no packet caused them
+    for row in range(begin, end):
+        if not _has_room(s) or (each and misc[MISC_LOOP_ROWS]):
+            return row
+        misc[MISC_QUIET] = m[row, SEND_FLAGS] & SENDS_QUIET
+        if m[row, SEND_FAMILY] == 4:
+            error = _send4(h, s, m, row, data, offset[row], length[row])
+        else:
+            error = _send6(h, s, m, row, data, offset[row], length[row])
+        misc[MISC_QUIET] = 0
+        m[row, SEND_ERROR] = error
+        if error:
+            return row + 1
+    return end

@@ -127,15 +127,21 @@ class _Session:
                 owner[at].drops.append((reason, ""))
         for at in np.flatnonzero(verdicts.unsupported).tolist():
             owner[at].unsupported.append(verdicts.reason_names[at])
-        self.note_late(waiting[-1].outcome)
+        self.note_late(waiting[-1].outcome, alone=len(waiting) == 1)
         self.share_out(lambda cause: owner[cause - batch.first_frame])
 
-    def note_late(self, outcome: Outcome) -> None:
-        """What was dropped meanwhile of fragments that had been held; in the last outcome."""
+    def note_late(self, outcome: Outcome, *, alone: bool) -> None:
+        """What was dropped beside the packets: fragments that had been held; in the last outcome.
+
+        If it is `alone`, also packets that it made the host send to itself.
+        """
         now = self.netns.totals().reasons
-        late = Counter({name: now.get(name, 0) - self.dropped.get(name, 0) for name in LATE})
-        late.subtract(reason for reason, _ in outcome.drops if reason in LATE)
-        self.dropped, outcome.late = now, dict(+late)
+        more = Counter({name: n - self.dropped.get(name, 0) for name, n in now.items()})
+        more.subtract(reason for reason, _ in outcome.drops)
+        self.dropped = now
+        outcome.late = {name: n for name, n in more.items() if name in LATE and n > 0}
+        if alone:
+            outcome.drops += [(n, "") for n in sorted(more.elements()) if n not in LATE]
 
     def batch_of(self, waiting: list[_Waiting]) -> tuple[PacketBatch, list[Outcome]]:
         rows = {device.name: k for k, device in enumerate(self.netns.host.devices)}
@@ -189,7 +195,7 @@ class _Session:
             outcome = Outcome("wait", (f"{step.seconds:g}",))
             self.now = max(self.clock(), self.now + int(step.seconds * 10**9))
             self.netns.advance(self.now, collect_output=True, collect_datagrams=True)
-            self.note_late(outcome)
+            self.note_late(outcome, alone=True)
         elif isinstance(step, Send):
             outcome = Outcome("send", (str(step.socket),))
             self.now = self.clock()
