@@ -7,6 +7,7 @@ those that fail and shrinks them; pytest's `--hypothesis-seed` repeats such a ru
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # hosts and packets are large examples
@@ -17,3 +18,13 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("search", deadline=None, print_blob=True, suppress_health_check=SLOW)
 settings.load_profile("search" if os.environ.get("IPPATH_SEARCH") else "same")
+
+
+@pytest.fixture(params=["kernel", "ippath"])
+def net(request):
+    """Sockets of the kernel's loopback and of ippath, for the same tests (see tests/sockets.py)."""
+    from tests.sockets import ippath_network, kernel_network
+
+    network = kernel_network() if request.param == "kernel" else ippath_network()
+    yield network
+    network.close()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from ippath.tx.loopback import LOOP_BYTES, LOOP_ROWS
 from ippath.verdicts import Verdicts
 
 if TYPE_CHECKING:
+    from ippath.socket import Socket
     from ippath.explain import Explanation
     from ippath.route_get import Answer
 
@@ -72,6 +74,16 @@ Inbox = Callable[[np.ndarray, np.ndarray], None]
 
 class AccountingError(AssertionError):
     """Packets in do not equal packets with a verdict: a bug in ippath, never in the input."""
+
+
+class World(Protocol):
+    """What moves packets between hosts and lets time pass (see `ippath.lab`)."""
+
+    def step(self, until_ns: int | None) -> bool:
+        """See `Netns.let_time_pass`."""
+
+    def sent(self, netns: Netns, sender: Any) -> None:
+        """`netns` sent packets by its devices, for the socket `sender` if it is given."""
 
 
 @dataclass
@@ -140,8 +152,10 @@ class Netns:
         self._taken: list[tuple[np.ndarray, np.ndarray]] = []
         self._open: dict[int, Listener] = {}  # sockets of ippath.socket, in the order of binding
         self._inboxes: dict[int, Inbox] = {}
+        self._members: dict[int, list[tuple[int, str, int]]] = {}  # of sockets, bound or not
         self._next_number = FIRST_OPEN
         self.keeps_output = False  # whether `take_output` gets what open sockets send
+        self.world: World | None = None  # what moves packets between hosts, and their clocks
         self.tables = self._build()
         self.state = self._new_state()
         self._tables_handle = tables_handle(self.tables)
@@ -314,11 +328,11 @@ class Netns:
         return np.array(rows, np.int64) if rows else np.zeros((0, T.GROUP_COLUMNS), np.int64)
 
     def _joined(self, device: str) -> set[tuple[int, int]]:
-        """Groups that open sockets joined by the device: family, address."""
+        """Groups that sockets joined by the device: family, address."""
         return {
             (family, group)
-            for one in self._open.values()
-            for family, name, group in one.members
+            for members in self._members.values()
+            for family, name, group in members
             if name == device
         }
 
@@ -825,16 +839,23 @@ class Netns:
 
     # --- sockets that calls read (ippath.socket) ----------------------------------------------------------
 
-    def open_socket(self, listener: Listener, inbox: Inbox) -> int:
-        """Put a bound socket among those that datagrams find; its number.
+    def new_number(self) -> int:
+        """The number of a socket that is made."""
+        self._next_number += 1
+        return self._next_number - 1
+
+    def open_socket(self, number: int, listener: Listener, inbox: Inbox) -> None:
+        """Put a bound socket among those that datagrams find.
 
         `inbox` gets what arrives: rows of TAKEN_* columns, and the bytes that they point at.
         """
-        number = self._next_number
-        self._next_number += 1
         self._inboxes[number] = inbox
         self.change_socket(number, listener, moved=True)
-        return number
+
+    def hold_groups(self, number: int, members: list[tuple[int, str, int]]) -> None:
+        """The socket is a member of these groups: family, device, address."""
+        self._members[number] = list(members)
+        self._refresh_sockets()
 
     def change_socket(self, number: int, listener: Listener, *, moved: bool) -> None:
         """An open socket has other options; `moved`: another address, it stands before all others."""
@@ -844,9 +865,12 @@ class Netns:
         self._refresh_sockets()
 
     def close_socket(self, number: int) -> None:
-        """Take an open socket away."""
-        del self._open[number], self._inboxes[number]
-        self._refresh_sockets()
+        """Take a socket away, bound or not."""
+        known = number in self._open or number in self._members
+        for table in (self._open, self._inboxes, self._members):
+            table.pop(number, None)
+        if known:
+            self._refresh_sockets()
 
     def open_listeners(self) -> list[tuple[int, Listener]]:
         """All sockets of the host by number: those of its description, then open ones."""
@@ -874,6 +898,31 @@ class Netns:
         self._tables_handle = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
 
+    def socket(self, family: int = 2, type: int = 2, proto: int = 0) -> Socket:
+        """A UDP socket of this host, to be used like one of the standard library.
+
+        Raises the OSError that the kernel has for other families, types and protocols.
+        """
+        from ippath.socket import Socket
+
+        return Socket(self, family, type, proto)
+
+    def chance(self) -> random.Random:
+        """Randomness that starts from the seed, for what the packet path does not draw itself."""
+        return self.cached("chance", lambda: random.Random(self.seed))
+
+    def let_time_pass(self, until_ns: int | None) -> bool:
+        """Let time pass to the next event, at most to `until_ns`; False if nothing will ever happen.
+
+        A host alone has no events: its clock goes to `until_ns` at once.
+        """
+        if self.world is not None:
+            return self.world.step(until_ns)
+        if until_ns is None:
+            return False
+        self.advance(until_ns)
+        return True
+
     def queue_of(self, number: int) -> np.ndarray:
         """The queue of an open socket: int64[SOCKQ_COLUMNS], to be changed by whoever reads it."""
         return self.state.sockq[self._rows[number]]
@@ -888,18 +937,20 @@ class Netns:
         begin: int = 0,
         each: bool = True,
         time_ns: int = 0,
+        sender: Any = None,
     ) -> int:
         """Send the messages of open sockets from `begin` on; returns the first that is not done.
 
         `messages` is int64[n, SEND_COLUMNS] (see `new_message`), `offset` and `length` (int64[n])
         find the payloads in `arena` (uint8[]).  It stops after a message that failed: SEND_ERROR of
-        its row is an errno then.  With `each`, what a message brings back to this host (an answer
+        its row is an errno then.  `sender` is charged for what a slow link has not sent yet.  With `each`, what a message brings back to this host (an answer
         that nobody listens) is seen before the next is sent.
         """
         self._collect(self.keeps_output, False)
-        return self._transmit(
-            arena, offset, length, messages, begin, len(messages), time_ns, each
-        )  # fmt: skip
+        done = self._transmit(arena, offset, length, messages, begin, len(messages), time_ns, each)
+        if self.world is not None:
+            self.world.sent(self, sender)
+        return done
 
     def _is_own6(self, address: int) -> bool:
         return any((a.family, a.ip) == (6, address) for d in self.host.devices for a in d.addresses)

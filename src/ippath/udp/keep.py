@@ -11,14 +11,14 @@ from ippath.rx.icmp_send import specific_destination
 from ippath.rx.packet import inet_iif
 from ippath.tables import (
     MISC_COLLECT, COLLECT_CALLS, MISC_TAKEN_BYTES, MISC_TAKEN_ROWS, NONE, READ_BY_CALLS, SKB_AVAIL, SKB_DST_HI,
-    SKB_DST_LO, SKB_FAMILY, SKB_FRAME, SKB_IP, SKB_KEPT, SKB_LEN, SKB_LOOPED, SKB_MARK, SKB_PROTOCOL,
+    SKB_DST_LO, SKB_FAMILY, SKB_FRAME, SKB_IP, SKB_KEPT, SKB_LEN, SKB_MARK, SKB_PROTOCOL,
     SKB_SRC_HI, SKB_SRC_LO, SKB_TIME_NS, SKB_TRANSPORT, SOCKQ_DROPS, SOCK_READ_NS, TAKEN_CAUSE,
     TAKEN_CHARGE, TAKEN_DATAGRAM, TAKEN_DEVICE, TAKEN_DPORT, TAKEN_DROPS, TAKEN_DST_HI, TAKEN_DST_LO,
     TAKEN_ERROR, TAKEN_FAMILY, TAKEN_INFO, TAKEN_KIND, TAKEN_LABEL, TAKEN_LENGTH, TAKEN_MARK,
     TAKEN_OFFSET, TAKEN_SOCKET, TAKEN_SPEC_DST, TAKEN_SPORT, TAKEN_SRC_HI, TAKEN_SRC_LO,
     TAKEN_TIME_NS, TAKEN_TOS, TAKEN_TTL, TAKEN_VALID,
 )  # fmt: skip
-from ippath.udp.queue import looped_truesize, truesize
+from ippath.udp.queue import truesize
 from ippath.wire.ipv4 import IPPROTO_UDP
 from ippath.wire.memory import copy, load8, load16be, load32be, store8
 
@@ -72,8 +72,7 @@ def keep_datagram(h, s, data, trace, socket, valid):
     taken[row, TAKEN_DPORT] = load16be(data, skb[SKB_TRANSPORT] + 2)
     taken[row, TAKEN_TIME_NS] = skb[SKB_TIME_NS]
     taken[row, TAKEN_MARK] = skb[SKB_MARK]
-    whole = skb[SKB_LEN]
-    taken[row, TAKEN_CHARGE] = looped_truesize(whole) if skb[SKB_LOOPED] else truesize(whole)
+    taken[row, TAKEN_CHARGE] = truesize(skb, skb[SKB_LEN])
     taken[row, TAKEN_DROPS] = s.sockq[socket, SOCKQ_DROPS]
     taken[row, TAKEN_VALID] = valid
     taken[row, TAKEN_INFO] = 0
@@ -130,4 +129,4 @@ def keep_error(
     taken[row, TAKEN_LABEL] = 0
     taken[row, TAKEN_DROPS] = 0
     taken[row, TAKEN_VALID] = 1
-    taken[row, TAKEN_CHARGE] = looped_truesize(length)
+    taken[row, TAKEN_CHARGE] = truesize(skb, skb[SKB_LEN])

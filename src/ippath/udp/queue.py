@@ -5,35 +5,33 @@ A socket's reader takes datagrams at once, at a given rate of packet time, by ca
 
 from __future__ import annotations
 
-from ippath.jit import cold, hot, kernel
+from ippath.jit import cold, hot
 from ippath.tables import (
     MISC_NOW_NS, READ_AT_ONCE, READ_NEVER, SOCK_RCVBUF, SOCK_READ_NS, SOCKQ_BYTES, SOCKQ_DROPS,
-    SOCKQ_PACKETS, SOCKQ_READ_AT, SOCKQ_RECEIVED, SKB_LOOPED,
+    SOCKQ_PACKETS, SOCKQ_READ_AT, SOCKQ_RECEIVED, SKB_FAMILY, SKB_LOOPED,
 )  # fmt: skip
 from ippath.trace import T_UDP_QUEUE, note
 
-# memory that one small packet costs beside its bytes: struct sk_buff and skb_shared_info, aligned
-SKB_OVERHEAD = 576
-HEADROOM = 64
-ALIGN = 64
-# what a socket of this host sends: struct sk_buff, skb_shared_info, link-level headroom by lo, the
-# smallest head there is, and the largest (SKB_MAX_ALLOC), beyond which bytes lie in pages
-SKB, SHARED_INFO, LINK_ROOM, SMALL_HEAD, LARGEST_HEAD = 256, 320, 31, 576, 16064
-HEADERS = 28
+# memory that a packet costs beside its bytes: struct sk_buff and skb_shared_info; heads are never
+# smaller than SMALL_HEAD, and beyond LARGEST_HEAD (SKB_MAX_ALLOC) bytes lie in pages of their own
+SKB, SHARED_INFO, ALIGN = 256, 320, 64
+SMALL_HEAD, LARGEST_HEAD = 576, 16064
+# room in front of the IP header: a device's (NET_SKB_PAD), that of a socket which sends by lo
+DEVICE_ROOM, LOOPED_ROOM = 64, 31
+UDP_HEADER = 8
 
 
 @hot
-def truesize(length):
-    """Memory charged for a packet of `length` bytes (model of SKB_TRUESIZE)."""
-    return ((length + HEADROOM + ALIGN - 1) & ~(ALIGN - 1)) + SKB_OVERHEAD
+def truesize(skb, length):
+    """Memory charged for the packet in hand, of `length` bytes (kernel: SKB_TRUESIZE).
 
-
-@kernel
-def looped_truesize(length):
-    """Memory charged for a packet of `length` bytes that came from this host (__ip_append_data)."""
-    if length + LINK_ROOM >= LARGEST_HEAD:
-        return SKB + SMALL_HEAD + length - HEADERS
-    needed = ((length + LINK_ROOM + ALIGN - 1) & ~(ALIGN - 1)) + SHARED_INFO
+    As for a packet from a TUN device, or from a socket of this host (__ip_append_data).
+    """
+    room = LOOPED_ROOM if skb[SKB_LOOPED] else DEVICE_ROOM
+    if length + room >= LARGEST_HEAD:
+        headers = UDP_HEADER + (20 if skb[SKB_FAMILY] == 4 else 40)
+        return SKB + SMALL_HEAD + length - headers
+    needed = ((length + room + ALIGN - 1) & ~(ALIGN - 1)) + SHARED_INFO
     head = SMALL_HEAD
     if needed > head:
         head = 1024
@@ -69,14 +67,14 @@ def udp_enqueue(h, s, trace, row, length):
         return True
     _read_due(h, s, row)
     used, limit = s.sockq[row, SOCKQ_BYTES], h.socket[row, SOCK_RCVBUF]
-    full = used > limit
+    charge = truesize(s.skb, length)
+    full = used > 0 and used + charge > limit  # one packet always fits
     note(trace, T_UDP_QUEUE, used, limit, full)
     if full:
         s.sockq[row, SOCKQ_DROPS] += 1
         return False
     if s.sockq[row, SOCKQ_PACKETS] == 0 and interval != READ_NEVER:
         s.sockq[row, SOCKQ_READ_AT] = s.misc[MISC_NOW_NS]
-    charge = looped_truesize(length) if s.skb[SKB_LOOPED] else truesize(length)
     s.sockq[row, SOCKQ_BYTES] = used + charge
     s.sockq[row, SOCKQ_PACKETS] += 1
     s.sockq[row, SOCKQ_RECEIVED] += 1

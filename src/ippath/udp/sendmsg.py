@@ -152,8 +152,6 @@ def _send4(h, s, m, row, data, start, size):
     error = _route4(h, s, m, row)
     if error:
         return error
-    if m[row, SEND_FLAGS] & SENDS_PROBE:
-        return 0
     flow, info = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT, RES_INFO]
     mode, cuts = m[row, SEND_PMTUDISC], _cuts(m[row, SEND_PMTUDISC])
     device_mtu = h.device[flow[FLOW_OIF], DEV_MTU]
@@ -162,6 +160,8 @@ def _send4(h, s, m, row, data, start, size):
     if mtu < LEAST_MTU4:
         return ENETUNREACH
     m[row, SEND_INFO] = mtu
+    if m[row, SEND_FLAGS] & SENDS_PROBE:
+        return 0
     most = LARGEST if cuts or m[row, SEND_SEGMENT] else mtu
     if HEADER4 + UDP_HEADER + size > most:
         return EMSGSIZE
@@ -258,11 +258,11 @@ def _send6(h, s, m, row, data, start, size):
     error = _route6(h, s, m, row)
     if error:
         return error
-    if m[row, SEND_FLAGS] & SENDS_PROBE:
-        return 0
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
     mtu = _mtu6(h, s, m, row)
     m[row, SEND_INFO] = mtu
+    if m[row, SEND_FLAGS] & SENDS_PROBE:
+        return 0
     if _too_large6(m, row, size, mtu):
         return EMSGSIZE
     segment = _segments(m, row, size, HEADER6 + UDP_HEADER, mtu)
@@ -321,10 +321,11 @@ def udp_send(tables, state, arena, offset, length, messages, begin, end, now, ea
     offset, length = open_column(offset), open_column(length)
     misc = s.misc
     misc[MISC_NOW_NS] = max(misc[MISC_NOW_NS], now)
-    s.skb[SKB_FRAME] = 0  # no packet caused them
     for row in range(begin, end):
         if not _has_room(s) or (each and misc[MISC_LOOP_ROWS]):
             return row
+        # no packet caused them; the segments of one message are told from others
+        s.skb[SKB_FRAME] = -(row + 1) if m[row, SEND_SEGMENT] else 0
         misc[MISC_QUIET] = m[row, SEND_FLAGS] & SENDS_QUIET
         if m[row, SEND_FAMILY] == 4:
             error = _send4(h, s, m, row, data, offset[row], length[row])
