@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket as std
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ippath import Netns
@@ -77,8 +78,11 @@ ip route add default via 198.51.100.2
 
 
 def ippath_network() -> Network:
-    """A host of its own, with a way out."""
-    return Network("ippath", Netns(parse_host(HOST)).socket)
+    """A host of its own, with a way out, and as much memory for sockets as this machine gives."""
+    host = parse_host(HOST)
+    for name in ("rmem_max", "wmem_max"):
+        host.sysctls[f"net.core.{name}"] = Path(f"/proc/sys/net/core/{name}").read_text().strip()
+    return Network("ippath", Netns(host).socket)
 
 
 def outcome(call: Callable[..., Any], *args: Any) -> Any:

@@ -30,6 +30,7 @@ WORLDS = {
     "prefix.table": CONTROL, "prefix.saved": CONTROL,
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
+    "socket": CONTROL, "lab": CONTROL, "aio": EDGES,
     "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "verify": EDGES, "__main__": EDGES,

@@ -68,7 +68,8 @@ def test_public_names() -> None:
     import ippath
 
     assert set(ippath.__all__) == {
-        "Defragmenter", "Host", "Netns", "PacketBatch", "PrefixTable", "Verdicts", "__version__",
+        "Defragmenter", "Host", "Lab", "Link", "Netns", "PacketBatch", "PrefixTable", "Verdicts",
+        "__version__",
     }  # fmt: skip
     assert all(getattr(ippath, name) is not None for name in ippath.__all__)
     assert set(ippath.__all__) <= set(dir(ippath))

@@ -239,7 +239,9 @@ def test_what_a_datagram_costs(net, where, size) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("buffer, size", [(1, 1), (2000, 1), (10000, 600), (20000, 1472), (1, 60000)])
+@pytest.mark.parametrize(
+    "buffer, size", [(1, 1), (2000, 1), (10000, 600), (20000, 1472), (1, 60000)]
+)
 def test_how_many_fit(net, where, buffer, size) -> None:
     one, other = net.pair(where)
     other.setsockopt(std.SOL_SOCKET, std.SO_RCVBUF, buffer)

@@ -113,7 +113,11 @@ BAD_ADDRESSES = [
     (V4, ("::1", 0), "gaierror: [Errno -9] Address family for hostname not supported"),
     (V6, ("127.0.0.1", 0), "gaierror: [Errno -9] Address family for hostname not supported"),
     (V6, None, "TypeError: bind(): AF_INET6 address must be tuple, not NoneType"),
-    (V6, ("::1",), "TypeError: AF_INET6 address must be a tuple (host, port[, flowinfo[, scopeid]])"),
+    (
+        V6,
+        ("::1",),
+        "TypeError: AF_INET6 address must be a tuple (host, port[, flowinfo[, scopeid]])",
+    ),
     (V6, ("::1", 0, 1 << 20), "OverflowError: bind(): flowinfo must be 0-1048575."),
     (V6, ("::1", 0, 0, 99), None),  # the scope of other addresses is not looked at
 ]
@@ -141,7 +145,12 @@ def test_freebind(net) -> None:
 def test_hosts_in_words(net, host) -> None:
     one = net.socket()
     one.bind((host, 0))
-    known = {"": "0.0.0.0", "localhost": "127.0.0.1", "127.1": "127.0.0.1", "<broadcast>": "255.255.255.255"}
+    known = {
+        "": "0.0.0.0",
+        "localhost": "127.0.0.1",
+        "127.1": "127.0.0.1",
+        "<broadcast>": "255.255.255.255",
+    }
     expected = known.get(host, host)
     # a socket bound to a group or broadcast sends from an address of its own
     assert one.getsockname()[0] == ("0.0.0.0" if expected == "255.255.255.255" else expected) or (
@@ -161,7 +170,10 @@ def test_connect_binds_and_names(net, where) -> None:
 def test_connect_to_nobody_is_to_oneself(net, where, host) -> None:
     one = net.socket(FAMILIES[where])
     one.connect((host, 9))
-    assert one.getpeername()[:2] == ({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, "::ffff:127.0.0.1"), 9)
+    assert one.getpeername()[:2] == (
+        {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, "::ffff:127.0.0.1"),
+        9,
+    )
 
 
 def test_connect_keeps_the_address_bound(net) -> None:

@@ -296,7 +296,7 @@ def _bare_state(seed: int, overlaps: bool) -> T.State:
         taken=none(T.TAKEN_COLUMNS),
         taken_data=np.zeros(1, np.uint8),
         loop=none(T.LOOP_COLUMNS),
-        loop_data=np.zeros(0, np.uint8),
+        loop_data=np.zeros(1, np.uint8),
     )
 
 

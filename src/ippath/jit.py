@@ -32,7 +32,7 @@ COMPILED = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 CHECKED = os.environ.get("IPPATH_CHECKED", "0") not in ("", "0")
 KEPT_CACHES = 4  # newest cache folders kept; older ones belong to sources that are gone
 
-NEVER_COMPILED = ("bench", "cli", "config", "report")
+NEVER_COMPILED = ("bench", "cli", "config", "report", "socket")
 
 _PACKAGE = Path(__file__).parent
 

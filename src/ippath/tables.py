@@ -103,7 +103,7 @@ ACTION_LOOKUP, ACTION_GOTO, ACTION_NOP, ACTION_BLACKHOLE, ACTION_UNREACHABLE, AC
 
 # errors of a look-up (errno, as the kernel returns them)
 ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EAGAIN, ENOENT = 101, 113, 13, 22, 11, 2
-EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ, EIO = 99, 90, 89, 5
+EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ, EIO, ENODEV = 99, 90, 89, 5, 19
 
 # --- UDP sockets -------------------------------------------------------------------------------------
 (

@@ -6,7 +6,6 @@ is looked up but `localhost`: what is not a number is not known.
 
 from __future__ import annotations
 
-import errno
 import functools
 import ipaddress
 import os
@@ -85,7 +84,9 @@ def _parse_slowly(caller: str, family: int, address: Any, scopes: dict[str, int]
         raise TypeError(f"{caller}(): {kind} address must be tuple, not {type(address).__name__}")
     least, most = (2, 2) if family == 4 else (2, 4)
     if not least <= len(address) <= most:
-        shape = "a pair (host, port)" if family == 4 else "a tuple (host, port[, flowinfo[, scopeid]])"
+        shape = (
+            "a pair (host, port)" if family == 4 else "a tuple (host, port[, flowinfo[, scopeid]])"
+        )
         raise TypeError(f"{kind} address must be {shape}")
     host = _host_text(address[0])
     port = _integer(address[1])
@@ -148,7 +149,12 @@ def sockaddr(family: int, name: Name) -> bytes:
     )  # fmt: skip
 
 
-def check_open(closed: bool) -> None:
-    """Raise EBADF for a closed socket."""
-    if closed:
-        fail(errno.EBADF)
+def as_bytes(data: Any) -> bytes:
+    """The bytes of a bytes-like object; TypeError for anything else."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        name = type(data).__name__
+        raise TypeError(f"a bytes-like object is required, not '{name}'") from None

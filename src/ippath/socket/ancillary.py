@@ -179,4 +179,3 @@ def fitted(messages: list[Message], room: int) -> tuple[list[Message], bool]:
         kept.append((level, kind, data))
         room = max(0, room - space(len(data)))
     return kept, False
-

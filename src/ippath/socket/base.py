@@ -55,7 +55,8 @@ class Base:
         self._group_source = 0
         self._unicast_device: str | None = None
         self._unicast_device6: str | None = None
-        self._sticky_source, self._sticky_device = 0, None
+        self._sticky_source = 0
+        self._sticky_device: str | None = None
         self._error = 0
         self._errors: deque[QueuedError] = deque()
         self._arrived: deque[Arrived] = deque()
@@ -89,7 +90,12 @@ class Base:
         return next((name for name, i in self._scopes().items() if i == index), None)
 
     def _index_of(self, name: str | None) -> int:
-        return self._scopes().get(name, 0) if name else 0
+        if name is None:
+            return 0
+        known = self._scopes().get(name)
+        return (
+            int(name.removeprefix("if")) if known is None and name[2:].isdecimal() else known or 0
+        )
 
     def _device_bytes(self) -> bytes:
         return self._device.encode() + b"\0" if self._device else b""
@@ -264,6 +270,9 @@ class Base:
         return self._wire
 
     def _push_cork(self) -> None:
+        raise NotImplementedError
+
+    def _inbox(self, rows: np.ndarray, data: np.ndarray) -> None:
         raise NotImplementedError
 
     def _dressed(self, family: int, name: Name) -> Name:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+from ippath import tables as T
 from ippath.model import Listener
 from ippath.socket import constants as C
 from ippath.socket.addresses import (
@@ -14,8 +15,6 @@ from ippath.socket.addresses import (
 )  # fmt: skip
 from ippath.socket.base import Base
 from ippath.socket.ports import EPHEMERAL, choose, is_free
-
-DISCONNECTED = 0
 
 
 class Naming(Base):
@@ -35,8 +34,10 @@ class Naming(Base):
         before = self._own, self._source
         self._own = own
         four = not self._six or is_mapped(own)
-        self._source = 0 if four and self._is_to_many4(own & 0xFFFFFFFF) or is_group(6, own) else own
-        if not self._take_port(name.port, errno.EADDRINUSE):
+        self._source = (
+            0 if four and self._is_to_many4(own & 0xFFFFFFFF) or is_group(6, own) else own
+        )
+        if not self._take_port(name.port):
             self._own, self._source = before
             fail(errno.EADDRINUSE)
         self._bound_address = own != 0
@@ -92,13 +93,16 @@ class Naming(Base):
             for one in device.addresses
             if not is_link_local6(name.ip) or device.name == self._device
         )
-        free = self._options[C.SOL_IPV6, C.IPV6_FREEBIND] or self._options[C.SOL_IPV6, C.IPV6_TRANSPARENT]
+        free = (
+            self._options[C.SOL_IPV6, C.IPV6_FREEBIND]
+            or self._options[C.SOL_IPV6, C.IPV6_TRANSPARENT]
+        )
         if not own and not free:
             fail(errno.EADDRNOTAVAIL)
 
     # --- ports ----------------------------------------------------------------------------------------
 
-    def _take_port(self, port: int, _: int) -> bool:
+    def _take_port(self, port: int) -> bool:
         """Take the port, or any for 0, and let datagrams find the socket; False if it is in use."""
         wanted = self._listener()
         wanted.port = port
@@ -127,7 +131,7 @@ class Naming(Base):
         return choose(wanted, others, (low, high), reserved, self._netns.chance())
 
     def _autobind(self) -> None:
-        if not self._bound and not self._take_port(0, errno.EAGAIN):
+        if not self._bound and not self._take_port(0):
             fail(errno.EAGAIN)
 
     # --- the peer -------------------------------------------------------------------------------------
@@ -185,8 +189,6 @@ class Naming(Base):
 
     def _route_destination(self, ip: int) -> int:
         """What 0.0.0.0 stands for on the way asked for last."""
-        from ippath import tables as T
-
         found = int(self._netns.state.flow[T.FLOW_OUTPUT, T.FLOW_DST_LO])
         return found | (MAPPED if self._six else 0)
 

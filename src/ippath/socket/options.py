@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ippath.socket import constants as C
-from ippath.socket.addresses import fail, is_group
+from ippath.socket.addresses import as_bytes, fail, is_group
 from ippath.socket.base import INT, Base
 from ippath.socket.option_table import LARGEST, SEEN_BY_RECEIVE, TABLES, Option
 
-RMEM_MAX, WMEM_MAX = 212992, 212992  # net.core.rmem_max, wmem_max
+_NEED_A_BYTE = (C.IP_MULTICAST_TTL, C.IP_MULTICAST_LOOP, C.IP_MULTICAST_ALL, C.IP_TTL)
+LARGEST_BUFFER = 212992  # net.core.rmem_max, wmem_max
 LEAST_RCVBUF, LEAST_SNDBUF = 2304, 4608  # SOCK_MIN_RCVBUF, SOCK_MIN_SNDBUF
 LEAST_MTU6 = 1280
 
@@ -28,16 +29,12 @@ class Options(Base):
         if value is None:
             if optlen is None:
                 raise TypeError("an integer is required (got type NoneType)")
-            raw = bytes(optlen)
-        elif isinstance(value, int):
-            if not -LARGEST - 1 <= value <= LARGEST:
-                word = "less than minimum" if value < 0 else "greater than maximum"
-                kind = "signed integer is " + word if abs(value) < 1 << 63 else ""
-                raise OverflowError(kind or "Python int too large to convert to C long")
+            fail(errno.EFAULT if optlen else errno.EINVAL)
+        elif isinstance(value, int) and -LARGEST - 1 <= value <= LARGEST:
             raw = INT.pack(value)
         else:
-            raw = bytes(memoryview(value))
-        level = self._level(level)
+            raw = as_bytes(value)
+        level = self._level(level, errno.ENOPROTOOPT)
         special = _SETTERS.get((level, optname))
         if special is not None:
             special(self, raw)
@@ -45,14 +42,14 @@ class Options(Base):
         option = TABLES[level].get(optname)
         if option is None:
             fail(errno.ENOPROTOOPT)
-        self._set(level, optname, option, self._value_in(level, raw))
+        self._set(level, optname, option, self._value_in(level, raw, optname))
 
     def getsockopt(self, level: int, optname: int, buflen: int = 0) -> int | bytes:
         """The value of an option: an int, or with `buflen` the bytes."""
         self._check_open()
         if buflen < 0 or buflen > 1024:
             raise OSError("getsockopt buflen out of range")
-        level = self._level(level)
+        level = self._level(level, errno.ENOPROTOOPT if self._six else errno.EOPNOTSUPP)
         special = _GETTERS.get((level, optname))
         if special is not None:
             value = special(self)
@@ -62,20 +59,24 @@ class Options(Base):
             fail(errno.ENOPROTOOPT)
         if isinstance(value, bytes):
             return value[:buflen] if buflen else INT.unpack(value[:4].ljust(4, b"\0"))[0]
+        if level == C.SOL_IP and 0 < buflen < 4 and 0 <= value <= 0xFF:
+            return bytes([value])
         return INT.pack(value)[:buflen] if buflen else value
 
-    def _level(self, level: int) -> int:
-        """The table of options behind a level; raises where the family has none."""
+    def _level(self, level: int, otherwise: int) -> int:
+        """The table of options behind a level; raises `otherwise` where the family has none."""
         if level == C.SOL_UDPLITE:
             level = C.SOL_UDP
-        if level not in TABLES or (level == C.SOL_IPV6 and self._six is False):
-            fail(errno.ENOPROTOOPT)
+        if level not in TABLES or (level == C.SOL_IPV6 and not self._six):
+            fail(otherwise)
         return level
 
-    def _value_in(self, level: int, raw: bytes) -> int:
+    def _value_in(self, level: int, raw: bytes, name: int = 0) -> int:
         if len(raw) >= 4:
             return int(INT.unpack(raw[:4])[0])
         if level == C.SOL_IP:
+            if not raw and name in _NEED_A_BYTE:
+                fail(errno.EINVAL)
             return raw[0] if raw else 0
         fail(errno.EINVAL)
 
@@ -129,11 +130,14 @@ class Options(Base):
         self._mtu6 = value
         self._message = None
 
-    def _set_buffer(self, name: int, most: int | None, raw: bytes) -> None:
+    def _set_buffer(self, name: int, sysctl: str | None, raw: bytes) -> None:
+        """SO_RCVBUF and SO_SNDBUF, as large as the `sysctl` lets it be; without one any size."""
         value = self._value_in(C.SOL_SOCKET, raw)
-        if most is not None:
-            value = min(value & 0xFFFFFFFF, most) if value < 0 else min(value, most)
-        value = max(value, 0) if most is None else value
+        if sysctl is None:
+            value = max(value, 0)
+        else:
+            most = int(self._netns.host.sysctls.get(sysctl, LARGEST_BUFFER))
+            value = min(value & 0xFFFFFFFF, most)
         if name == C.SO_RCVBUF:
             self._rcvbuf = max(min(value, LARGEST // 2) * 2, LEAST_RCVBUF)
             if self._bound:
@@ -149,10 +153,21 @@ class Options(Base):
 
     def _set_device_index(self, raw: bytes) -> None:
         index = self._value_in(C.SOL_SOCKET, raw)
-        name = self._device_of(index) if index else None
-        if index and name is None:
-            fail(errno.ENODEV)
-        self._bind_device(name)
+        if index < 0:
+            fail(errno.EINVAL)
+        self._bind_device((self._device_of(index) or f"if{index}") if index else None)
+
+    def _set_least(self, raw: bytes) -> None:
+        """SO_RCVLOWAT, which UDP does not look at."""
+        value = self._value_in(C.SOL_SOCKET, raw)
+        self._options[C.SOL_SOCKET, C.SO_RCVLOWAT] = LARGEST if value < 0 else value or 1
+
+    def _set_port_range(self, raw: bytes) -> None:
+        value = self._value_in(C.SOL_IP, raw)
+        low, high = value & 0xFFFF, value >> 16 & 0xFFFF
+        if low and high and low > high:
+            fail(errno.EINVAL)
+        self._options[C.SOL_IP, C.IP_LOCAL_PORT_RANGE] = value
 
     def _set_cork(self, raw: bytes) -> None:
         value = self._value_in(C.SOL_UDP, raw)
@@ -306,18 +321,18 @@ _SETTERS: dict[tuple[int, int], Callable[[Options, bytes], None]] = {
     (C.SOL_SOCKET, C.SO_DOMAIN): _refuse,
     (C.SOL_SOCKET, C.SO_ACCEPTCONN): _refuse,
     (C.SOL_SOCKET, C.SO_MEMINFO): _refuse,
-    (C.SOL_SOCKET, C.SO_RCVBUF): _with(Options._set_buffer, C.SO_RCVBUF, RMEM_MAX),
-    (C.SOL_SOCKET, C.SO_SNDBUF): _with(Options._set_buffer, C.SO_SNDBUF, WMEM_MAX),
+    (C.SOL_SOCKET, C.SO_RCVBUF): _with(Options._set_buffer, C.SO_RCVBUF, "net.core.rmem_max"),
+    (C.SOL_SOCKET, C.SO_SNDBUF): _with(Options._set_buffer, C.SO_SNDBUF, "net.core.wmem_max"),
     (C.SOL_SOCKET, C.SO_RCVBUFFORCE): _with(Options._set_buffer, C.SO_RCVBUF, None),
     (C.SOL_SOCKET, C.SO_SNDBUFFORCE): _with(Options._set_buffer, C.SO_SNDBUF, None),
     (C.SOL_SOCKET, C.SO_BINDTODEVICE): Options._set_device,
     (C.SOL_SOCKET, C.SO_BINDTOIFINDEX): Options._set_device_index,
-    (C.SOL_SOCKET, C.SO_TIMESTAMP): _with(
-        Options._set_timestamp, C.SO_TIMESTAMP, C.SO_TIMESTAMPNS
-    ),
+    (C.SOL_SOCKET, C.SO_TIMESTAMP): _with(Options._set_timestamp, C.SO_TIMESTAMP, C.SO_TIMESTAMPNS),
     (C.SOL_SOCKET, C.SO_TIMESTAMPNS): _with(
         Options._set_timestamp, C.SO_TIMESTAMPNS, C.SO_TIMESTAMP
     ),
+    (C.SOL_SOCKET, C.SO_RCVLOWAT): Options._set_least,
+    (C.SOL_IP, C.IP_LOCAL_PORT_RANGE): Options._set_port_range,
     (C.SOL_IP, C.IP_TTL): Options._set_ttl,
     (C.SOL_IP, C.IP_RECVERR): _with(Options._set_error_queue, C.SOL_IP, C.IP_RECVERR),
     (C.SOL_IP, C.IP_MULTICAST_IF): Options._set_group_device4,
@@ -341,8 +356,6 @@ _SETTERS: dict[tuple[int, int], Callable[[Options, bytes], None]] = {
 
 def _coverage(name: int) -> Callable[[Options], int]:
     def get(one: Options) -> int:
-        if one.proto != C.IPPROTO_UDPLITE:
-            fail(errno.ENOPROTOOPT)
         value = one._send_coverage if name == C.UDPLITE_SEND_CSCOV else one._receive_coverage
         return value or 0
 

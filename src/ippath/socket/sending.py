@@ -17,8 +17,8 @@ from ippath import tables as T
 from ippath.fib.build import halves
 from ippath.mib import COUNTERS
 from ippath.socket import constants as C
-from ippath.socket.addresses import Name, fail, is_group, is_link_local6, is_mapped, parse
-from ippath.socket.ancillary import Asked, Message, read4, read6
+from ippath.socket.addresses import Name, as_bytes, fail, is_group, is_link_local6, is_mapped, parse
+from ippath.socket.ancillary import Asked, read4, read6
 from ippath.socket.base import Base
 from ippath.socket.errors import ORIGIN_LOCAL, ORIGIN_ZEROCOPY, ZEROCOPY_COPIED, QueuedError
 from ippath.socket.naming import Naming
@@ -27,7 +27,6 @@ UDP_HEADER = 8
 LARGEST4 = 0xFFFF
 SECOND = 10**9
 _COUNTER = {name: k for k, name in enumerate(COUNTERS)}
-NO_DESTINATION = object()
 
 
 @dataclass
@@ -51,37 +50,41 @@ class Sending(Naming, Base):
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send a datagram to the peer; how many bytes."""
-        return self._send(_payload(data), flags, None, ())
+        return self._send(as_bytes(data), flags, None, ())
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Send a datagram to the peer."""
-        self._send(_payload(data), flags, None, ())
+        self._send(as_bytes(data), flags, None, ())
 
     def sendto(self, *args: Any) -> int:
         """`sendto(data, [flags,] address)`: send a datagram; how many bytes."""
         if not 2 <= len(args) <= 3:
             raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args)} given)")
         data, flags, address = args[0], args[1] if len(args) == 3 else 0, args[-1]
-        payload = _payload(data)
+        payload = as_bytes(data)
         if not isinstance(flags, int):
             raise TypeError(f"'{type(flags).__name__}' object cannot be interpreted as an integer")
         return self._send(payload, flags, self._parse("sendto", address), ())
 
     def sendmsg(
-        self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, address: Any = None
+        self,
+        buffers: Iterable[Any],
+        ancdata: Iterable[Any] = (),
+        flags: int = 0,
+        address: Any = None,
     ) -> int:
         """Send a datagram put together from buffers, with ancillary data; how many bytes."""
         try:
             parts = list(buffers)
         except TypeError:
             raise TypeError("sendmsg() argument 1 must be an iterable") from None
-        payload = b"".join(_payload(part) for part in parts)
+        payload = b"".join(as_bytes(part) for part in parts)
         target = None if address is None else self._parse("sendmsg", address)
         try:
             items = list(ancdata)
         except TypeError:
             raise TypeError("sendmsg() argument 2 must be an iterable") from None
-        messages = [(int(level), int(kind), _payload(data)) for level, kind, data in items]
+        messages = [(int(level), int(kind), as_bytes(data)) for level, kind, data in items]
         return self._send(payload, flags, target, messages)
 
     def _parse(self, caller: str, address: Any) -> Name:
@@ -105,7 +108,7 @@ class Sending(Naming, Base):
         if self._options[C.SOL_UDP, C.UDP_CORK] or flags & C.MSG_MORE:
             return self._start_cork(row, where, payload, flags)
         self._go(row, where, payload, flags)
-        if flags & C.MSG_ZEROCOPY and payload:
+        if flags & C.MSG_ZEROCOPY:
             self._complete(self._take_notice())
         return len(payload)
 
@@ -181,7 +184,10 @@ class Sending(Naming, Base):
             for device in self._netns.host.devices
             for one in device.addresses
         )
-        free = self._options[C.SOL_IPV6, C.IPV6_FREEBIND] or self._options[C.SOL_IPV6, C.IPV6_TRANSPARENT]
+        free = (
+            self._options[C.SOL_IPV6, C.IPV6_FREEBIND]
+            or self._options[C.SOL_IPV6, C.IPV6_TRANSPARENT]
+        )
         if not own and not free:
             fail(errno.EINVAL)
 
@@ -261,7 +267,9 @@ class Sending(Naming, Base):
             self._netns.let_time_pass(until)
 
     def _count_refused(self) -> None:
-        self._netns.state.counters[_COUNTER["Udp6SndbufErrors" if self._six else "UdpSndbufErrors"]] += 1
+        self._netns.state.counters[
+            _COUNTER["Udp6SndbufErrors" if self._six else "UdpSndbufErrors"]
+        ] += 1
 
     def _check_pieces(self, row: np.ndarray, size: int) -> None:
         """Pieces of a large datagram beside the first may take twice the buffer (W2), else ENOBUFS."""
@@ -324,7 +332,7 @@ class Sending(Naming, Base):
             self._too_large(cork.row, cork.target)
             fail(errno.EMSGSIZE)
         cork.parts.append(payload)
-        if flags & C.MSG_ZEROCOPY and payload:
+        if flags & C.MSG_ZEROCOPY and (payload or not cork.parts[:-1]):
             cork.notices.append(self._take_notice())
         if not (self._options[C.SOL_UDP, C.UDP_CORK] or flags & C.MSG_MORE):
             self._push_cork()
@@ -376,15 +384,4 @@ def _most(row: np.ndarray) -> int:
     return (LARGEST4 if cuts else mtu - header) - UDP_HEADER
 
 
-def _payload(data: Any) -> bytes:
-    if isinstance(data, bytes):
-        return data
-    try:
-        return bytes(memoryview(data))
-    except TypeError:
-        name = type(data).__name__
-        raise TypeError(f"a bytes-like object is required, not '{name}'") from None
-
-
 _ZERO = np.zeros(1, np.int64)
-__all__ = ["Cork", "Message", "Sending"]

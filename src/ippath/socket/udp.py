@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import Any, Self
 
 from ippath.netns import Netns
 from ippath.socket import constants as C
@@ -23,7 +23,9 @@ class Socket(Sending, Receiving, Options):
     raises `WouldBlockForever`.
     """
 
-    def __init__(self, netns: Netns, family: int = C.AF_INET, type: int = C.SOCK_DGRAM, proto: int = 0):
+    def __init__(
+        self, netns: Netns, family: int = C.AF_INET, type: int = C.SOCK_DGRAM, proto: int = 0
+    ):
         """Raises the OSError that the kernel has for what is not UDP over IPv4 or IPv6."""
         kind = type & ~(C.SOCK_NONBLOCK | C.SOCK_CLOEXEC)
         if family not in (C.AF_INET, C.AF_INET6):
@@ -36,10 +38,10 @@ class Socket(Sending, Receiving, Options):
         if type & C.SOCK_NONBLOCK:
             self._timeout = 0.0
 
-    def __enter__(self) -> Socket:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -27,13 +27,16 @@ from ippath.wire.ipv4 import (
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load16be, load32be, store8, store16be
 
+LARGEST_MTU = 0xFFFF  # IP_MAX_MTU
+
 
 @kernel
 def route_mtu4(h, info, device):
     """MTU of a route: its own, or that of its device (kernel: ip_mtu)."""
+    mtu = h.device[device, DEV_MTU]
     if info != NONE and h.fib4.info[info, INFO_MTU]:
-        return h.fib4.info[info, INFO_MTU]
-    return h.device[device, DEV_MTU]
+        mtu = h.fib4.info[info, INFO_MTU]
+    return min(mtu, LARGEST_MTU)
 
 
 @hot

@@ -27,7 +27,7 @@ from ippath.wire.ipv6 import (
 from ippath.wire.memory import copy, load8, load64be, store8, store16be, store32be
 
 MINIMUM_MTU = 1280
-LARGEST_MTU = 0xFFF8  # IP6_MAX_MTU, for routes by the loopback device
+LARGEST_MTU = 0xFFFF + HEADER  # IP6_MAX_MTU
 LINK_ROOM = 16  # LL_RESERVED_SPACE of devices without and with Ethernet headers
 
 

@@ -16,7 +16,7 @@ from ippath.mib import (
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
     COLLECT_SENT, CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, DEV_MTU6, EACCES, EINVAL, EIO,
-    EMSGSIZE, ENETUNREACH, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
+    EMSGSIZE, ENETUNREACH, ENODEV, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
     INFO_HOPLIMIT, INFO_MTU_LOCK, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_OUT_BYTES,
     MISC_OUT_ROWS, MISC_QUIET, NONE, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
     RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
@@ -162,7 +162,7 @@ def _send4(h, s, m, row, data, start, size):
     m[row, SEND_INFO] = mtu
     if m[row, SEND_FLAGS] & SENDS_PROBE:
         return 0
-    most = LARGEST if cuts or m[row, SEND_SEGMENT] else mtu
+    most = LARGEST if cuts or m[row, SEND_SEGMENT] else min(mtu, LARGEST)
     if HEADER4 + UDP_HEADER + size > most:
         return EMSGSIZE
     segment = _segments(m, row, size, HEADER4 + UDP_HEADER, mtu)
@@ -303,6 +303,15 @@ def _has_room(s):
     )
 
 
+@kernel
+def _devices_exist(h, m, row):
+    """Are the devices that the message names there?  They may have gone since the socket named them."""
+    last = h.device.shape[0] - 1
+    lowest = min(m[row, SEND_OIF], m[row, SEND_GROUP_OIF], m[row, SEND_UNICAST_OIF])
+    highest = max(m[row, SEND_OIF], m[row, SEND_GROUP_OIF], m[row, SEND_UNICAST_OIF])
+    return lowest >= NONE and highest <= last
+
+
 @entry
 def udp_send(tables, state, arena, offset, length, messages, begin, end, now, each):
     """Send messages [begin, end); returns the first that is not done.
@@ -327,7 +336,9 @@ def udp_send(tables, state, arena, offset, length, messages, begin, end, now, ea
         # no packet caused them; the segments of one message are told from others
         s.skb[SKB_FRAME] = -(row + 1) if m[row, SEND_SEGMENT] else 0
         misc[MISC_QUIET] = m[row, SEND_FLAGS] & SENDS_QUIET
-        if m[row, SEND_FAMILY] == 4:
+        if not _devices_exist(h, m, row):
+            error = ENODEV
+        elif m[row, SEND_FAMILY] == 4:
             error = _send4(h, s, m, row, data, offset[row], length[row])
         else:
             error = _send6(h, s, m, row, data, offset[row], length[row])
