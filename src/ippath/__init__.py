@@ -17,6 +17,7 @@ from ippath._version import VERSION as __version__
 if TYPE_CHECKING:
     from ippath.batch import PacketBatch
     from ippath.defrag import Defragmenter
+    from ippath.lab import Lab, Link
     from ippath.model import Host
     from ippath.netns import Netns
     from ippath.prefix.table import PrefixTable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Defragmenter",
     "Host",
+    "Lab",
+    "Link",
     "Netns",
     "PacketBatch",
     "PrefixTable",
@@ -35,6 +38,8 @@ __all__ = [
 _HOMES = {
     "Defragmenter": "ippath.defrag",
     "Host": "ippath.model",
+    "Lab": "ippath.lab",
+    "Link": "ippath.lab",
     "Netns": "ippath.netns",
     "PacketBatch": "ippath.batch",
     "PrefixTable": "ippath.prefix.table",

@@ -269,6 +269,10 @@ class Base:
     def _unsent(self) -> int:
         return self._wire
 
+    def charge_wire(self, size: int) -> None:
+        """A slow link holds so many more bytes of what this socket sent, or fewer."""
+        self._wire += size
+
     def _push_cork(self) -> None:
         raise NotImplementedError
 
