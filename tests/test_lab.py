@@ -43,7 +43,9 @@ def bound(netns, address: str, port: int = 7):
 
 
 @pytest.mark.parametrize("kind", ["veth", "tun"])
-@pytest.mark.parametrize("first, second", [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")])
+@pytest.mark.parametrize(
+    "first, second", [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")]
+)
 def test_a_datagram_crosses_and_comes_back(kind, first, second) -> None:
     lab, one, other = two(Link(delay=0.005), kind=kind)
     mine, theirs = bound(one, first), bound(other, second)
@@ -222,7 +224,9 @@ def test_devices_that_cannot_be_joined() -> None:
 
 
 def test_the_example_of_a_server_behind_a_tunnel(capsys) -> None:
-    spec = importlib.util.spec_from_file_location("dns_behind_tunnel", EXAMPLES / "dns_behind_tunnel.py")
+    spec = importlib.util.spec_from_file_location(
+        "dns_behind_tunnel", EXAMPLES / "dns_behind_tunnel.py"
+    )
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

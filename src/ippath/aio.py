@@ -131,7 +131,14 @@ class LabEventLoop(asyncio.BaseEventLoop):
             self._endpoints.remove(transport)
 
     async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
     ) -> list[Any]:
         """Addresses that are numbers already, and `localhost`; no name is looked up."""
         if host == "localhost":

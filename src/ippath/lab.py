@@ -240,4 +240,3 @@ class Lab:
         if event.kind != LINK_ETHERNET or mac == T.NONE or packet[0] & 1:
             return packet
         return mac.to_bytes(6) + packet[6:]
-
