@@ -79,7 +79,9 @@ def main() -> None:
         for size in (100, LARGE):
             print(f"{size:5} bytes, {name}: {ask(lab, client, server, mode, size)}")
     made = client.totals().reassembly["ipv4"]
-    print(f"the client's host put {made['reassembled']} datagram together from {made['fragments']} fragments")
+    print(
+        f"the client's host put {made['reassembled']} datagram together from {made['fragments']} fragments"
+    )
 
 
 if __name__ == "__main__":

@@ -194,7 +194,9 @@ def test_dnspython() -> None:
                 continue
         return answer.answer[0].to_text(), asyncio.get_running_loop().time()
 
-    assert on_two(main) == ("example.org. 60 IN A 203.0.113.5", pytest.approx(3.02, abs=0.1))
+    text, seconds = on_two(main)
+    # it reckons its deadline by the real clock, too, so that the lab's time may be a little shorter
+    assert text == "example.org. 60 IN A 203.0.113.5" and 1 < seconds < 3.1
 
 
 def test_aiocoap() -> None:

@@ -165,7 +165,7 @@ def test_groups_reach_both_ends(family) -> None:
     address = ("192.0.2.{}" if family == 4 else "2001:db8::{}").format
     group = "239.1.2.3" if family == 4 else "ff12::1:3"
     takers = []
-    for number, netns in ((1, one), (2, other)):
+    for netns in (one, other):
         sock = netns.socket(socket.AF_INET if family == 4 else socket.AF_INET6)
         sock.bind(("" if family == 4 else "::", 7))
         index = struct.pack("i", netns.host.device("eth0").ifindex)

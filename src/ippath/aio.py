@@ -106,7 +106,7 @@ class LabEventLoop(asyncio.BaseEventLoop):
 
     def has_work(self) -> bool:
         """Whether callbacks wait to be called."""
-        return bool(self._ready)
+        return bool(self._ready)  # type: ignore[attr-defined]
 
     def _process_events(self, event_list: list[LabTransport]) -> None:
         for transport in event_list:
