@@ -11,12 +11,12 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ippath import tables as T
 from ippath.batch import LINK_ETHERNET, PacketBatch
 from ippath.model import Host
-from ippath.netns import Netns
+from ippath.netns import Netns, Sender
 
 SECOND = 10**9
 ETHER_HEADER = 14
@@ -187,7 +187,7 @@ class Lab:
 
     # --- packets --------------------------------------------------------------------------------------
 
-    def sent(self, netns: Netns, sender: Any = None) -> None:
+    def sent(self, netns: Netns, sender: Sender | None = None) -> None:
         """Put what the host sent on its links; `sender` is charged until it has left the device."""
         for device, batch in netns.take_output_batches().items():
             end = self._ends.get((id(netns), device))
@@ -195,7 +195,7 @@ class Lab:
                 for packet, kind in zip(batch, batch.link_type.tolist()):
                     self._carry(end, packet, kind, sender)
 
-    def _carry(self, end: _End, packet: bytes, kind: int, sender: Any) -> None:
+    def _carry(self, end: _End, packet: bytes, kind: int, sender: Sender | None) -> None:
         link, counts = end.link, end.counts
         leaves = max(self.now_ns, end.busy_until)
         if link.rate is not None:

@@ -76,13 +76,23 @@ class AccountingError(AssertionError):
     """Packets in do not equal packets with a verdict: a bug in ippath, never in the input."""
 
 
+class Sender(Protocol):
+    """The socket whose messages are sent."""
+
+    def has_error(self) -> bool:
+        """Whether its next call will fail with what the network said."""
+
+    def charge_wire(self, size: int) -> None:
+        """A slow link holds so many more bytes of what it sent, or fewer."""
+
+
 class World(Protocol):
     """What moves packets between hosts and lets time pass (see `ippath.lab`)."""
 
     def step(self, until_ns: int | None) -> bool:
         """See `Netns.let_time_pass`."""
 
-    def sent(self, netns: Netns, sender: Any) -> None:
+    def sent(self, netns: Netns, sender: Sender | None = None) -> None:
         """`netns` sent packets by its devices, for the socket `sender` if it is given."""
 
 
@@ -812,10 +822,11 @@ class Netns:
         end: int,
         time_ns: int,
         each: bool,
+        sender: Sender | None = None,
     ) -> int:
         """Send messages [begin, end) and bring back what comes back; the first that is not done.
 
-        It stops after one that failed.  See `ippath.udp.sendmsg.udp_send`.
+        It stops after one that failed, or whose answer is an error for `sender`.  See `ippath.udp.sendmsg.udp_send`.
         """
         from ippath.udp.sendmsg import udp_send
 
@@ -825,11 +836,13 @@ class Netns:
                 self._tables_handle.value, self._state_handle.value, arena, offset, length,
                 messages, at, end, time_ns, each,
             )  # fmt: skip
+            failed = done > at and messages[done - 1, T.SEND_ERROR]
             if misc[T.MISC_LOOP_ROWS]:
                 self._bring_back()
+                self._drain_taken()
+                failed = failed or (sender is not None and sender.has_error())
             elif done == at:
                 self._make_room()
-            failed = done > at and messages[done - 1, T.SEND_ERROR]
             at = done
             if failed:
                 break
@@ -937,7 +950,7 @@ class Netns:
         begin: int = 0,
         each: bool = True,
         time_ns: int = 0,
-        sender: Any = None,
+        sender: Sender | None = None,
     ) -> int:
         """Send the messages of open sockets from `begin` on; returns the first that is not done.
 
@@ -947,7 +960,9 @@ class Netns:
         that nobody listens) is seen before the next is sent.
         """
         self._collect(self.keeps_output, False)
-        done = self._transmit(arena, offset, length, messages, begin, len(messages), time_ns, each)
+        done = self._transmit(
+            arena, offset, length, messages, begin, len(messages), time_ns, each, sender
+        )
         if self.world is not None:
             self.world.sent(self, sender)
         return done

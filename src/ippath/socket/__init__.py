@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
+from ippath.socket.batches import Datagrams
 from ippath.socket.constants import *  # noqa: F403
 from ippath.socket.errors import QueuedError
 from ippath.socket.receiving import WouldBlockForever
 from ippath.socket.udp import Socket, socket
 
-__all__ = ["QueuedError", "Socket", "WouldBlockForever", "error", "socket", "timeout"]
+__all__ = ["Datagrams", "QueuedError", "Socket", "WouldBlockForever", "error", "socket", "timeout"]
 error, timeout = OSError, TimeoutError

@@ -59,7 +59,10 @@ class Base:
         self._sticky_device: str | None = None
         self._error = 0
         self._errors: deque[QueuedError] = deque()
-        self._arrived: deque[Arrived] = deque()
+        self._queue: deque[Arrived] = deque()  # see `_arrived`
+        self._chunks: deque[tuple[np.ndarray, np.ndarray]] = (
+            deque()
+        )  # behind it, not yet taken apart
         self._reading: deque[Arrived] = deque()  # what the reader took off the queue at once
         self._deficit = 0
         self._shut = 0
@@ -268,6 +271,10 @@ class Base:
 
     def _unsent(self) -> int:
         return self._wire
+
+    def has_error(self) -> bool:
+        """Whether the next call will fail with what the network said."""
+        return self._error != 0
 
     def charge_wire(self, size: int) -> None:
         """A slow link holds so many more bytes of what this socket sent, or fewer."""

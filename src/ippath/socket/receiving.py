@@ -44,7 +44,22 @@ class Receiving(Base):
 
     # --- arrival --------------------------------------------------------------------------------------
 
+    @property
+    def _arrived(self) -> deque[Arrived]:
+        """Datagrams that arrived and that the reader has not taken off, one by one."""
+        while self._chunks:
+            self._queue.extend(each_arrived(*self._chunks.popleft()))
+        return self._queue
+
+    def _waits(self) -> bool:
+        """Whether anything is queued."""
+        return bool(self._reading or self._queue or self._chunks)
+
     def _inbox(self, rows: np.ndarray, data: np.ndarray) -> None:
+        joins = self._options[C.SOL_UDP, C.UDP_GRO]
+        if len(rows) > 1 and not joins and not rows[:, T.TAKEN_KIND].any():
+            self._chunks.append((rows, data))
+            return
         arrived = each_arrived(rows, data)
         if self._options[C.SOL_UDP, C.UDP_GRO] and len(arrived) > 1:
             arrived = self._joined(arrived)
@@ -113,7 +128,7 @@ class Receiving(Base):
         while True:
             if self._error:
                 fail(self._take_pending())
-            if self._arrived or self._reading:
+            if self._waits():
                 return
             if timeout == 0.0:
                 fail(errno.EAGAIN)
@@ -133,8 +148,14 @@ class Receiving(Base):
     def _front(self) -> deque[Arrived]:
         """The reader's own queue, filled from that of arrivals when it is empty."""
         if not self._reading:
-            self._reading, self._arrived = self._arrived, self._reading
+            self._reading, self._queue = self._arrived, self._reading
         return self._reading
+
+    def _count_many(self, families: np.ndarray) -> None:
+        """Count datagrams that were read, by the family of their packets."""
+        for family in (4, 6):
+            name = _SETS[family, self._protocol] + "InDatagrams"
+            self._netns.state.counters[_COUNTER[name]] += int((families == family).sum())
 
     def _count(self, one: Arrived, name: str) -> None:
         self._netns.state.counters[_COUNTER[_SETS[one.family, self._protocol] + name]] += 1
@@ -150,7 +171,7 @@ class Receiving(Base):
 
     def _drop_invalid(self) -> None:
         """Throw away what a reader finds to be damaged."""
-        while (self._reading or self._arrived) and not self._front()[0].row[T.TAKEN_VALID]:
+        while self._waits() and not self._front()[0].row[T.TAKEN_VALID]:
             bad = self._reading.popleft()
             self._release(bad)
             self._count(bad, "InCsumErrors")
@@ -162,7 +183,7 @@ class Receiving(Base):
         while True:
             self._wait_for_data(flags)
             self._drop_invalid()
-            if self._reading or self._arrived:
+            if self._waits():
                 break
             if self._shut & 1 and self._timeout is None and not flags & C.MSG_DONTWAIT:
                 return None
@@ -338,13 +359,13 @@ class Receiving(Base):
         """Bytes of the next datagram, 0 if there is none (FIONREAD)."""
         self._check_open()
         self._drop_invalid()
-        return len(self._front()[0].payload) if self._reading or self._arrived else 0
+        return len(self._front()[0].payload) if self._waits() else 0
 
     def poll(self) -> int:
         """POLL* bits that are up (kernel: udp_poll)."""
         self._check_open()
         self._drop_invalid()
-        bits = C.POLLIN if self._reading or self._arrived else 0
+        bits = C.POLLIN if self._waits() else 0
         if self._error or self._errors:
             bits |= C.POLLERR
         if self._shut & 1:

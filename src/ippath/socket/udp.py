@@ -8,15 +8,14 @@ from typing import Any, Self
 from ippath.netns import Netns
 from ippath.socket import constants as C
 from ippath.socket.addresses import fail
+from ippath.socket.batches import Batches
 from ippath.socket.options import Options
-from ippath.socket.receiving import Receiving
-from ippath.socket.sending import Sending
 
 # the longest timeout that the standard library takes, in seconds
 LONGEST = (1 << 63) / 10**9
 
 
-class Socket(Sending, Receiving, Options):
+class Socket(Batches, Options):
     """A UDP or UDP-Lite socket in a `Netns`; methods and exceptions are those of `socket.socket`.
 
     A call that waits lets the time of the lab pass, without sleeping; where nothing is on its way it
@@ -56,7 +55,8 @@ class Socket(Sending, Receiving, Options):
         if not self._closed:
             self._closed = True
             self._close()
-            self._arrived.clear()
+            self._queue.clear()
+            self._chunks.clear()
             self._reading.clear()
             self._errors.clear()
 
