@@ -133,3 +133,70 @@ scenario(
     RouteGet(("2001:db8:1::2",)),
     RouteGet(("2001:db9::1",)),
 )
+
+# --- what a host sends to itself comes back in ---------------------------------------------------------
+
+_OWN4 = ("127.0.0.1", "127.9.9.9", "10.0.0.1", "10.1.0.1", "0.0.0.0")
+_OWN6 = ("::1", "2001:db8::1", "2001:db8:1::1", "::")
+scenario(
+    "send: to itself",
+    "send",
+    router(*SOCKETS),
+    *(Send(FIRST4, b"payload8", (to, 2000)) for to in _OWN4),
+    *(Send(FIRST6, b"payload8", (to, 2001)) for to in _OWN6),
+    *(Send(FIRST6, b"payload8", (f"::ffff:{to}", 2000)) for to in _OWN4[:4]),
+    Send(FIRST4, b"payload8", ("127.0.0.1", 2001)),
+    Send(SECOND4, b"payload8", ("10.0.0.1", 2002)),
+    Send(SECOND4, b"payload8", ("10.1.0.1", 2002)),
+    Send(SECOND6, b"payload8", ("2001:db8:1::1", 2003)),
+)
+scenario(
+    "send: to itself, where nobody listens",
+    "send",
+    router(*SOCKETS, "net.ipv4.icmp_ratemask = 0", "net.ipv6.icmp.ratelimit = 0"),
+    *(Send(FIRST4, b"payload8", (to, 9)) for to in _OWN4),
+    *(Send(FIRST6, b"payload8", (to, 9)) for to in _OWN6),
+    Send(SECOND4, data(1200), ("10.0.0.1", 9)),
+    Send(SECOND6, data(1400), ("2001:db8::1", 9)),
+)
+scenario(
+    "send: to itself, of any size",
+    "send",
+    router(*SOCKETS),
+    *(Send(FIRST4, data(n), ("127.0.0.1", 2000)) for n in (0, 1, 4000, 65507)),
+    *(Send(FIRST6, data(n), ("::1", 2001)) for n in (0, 1, 4000, 65488, 65489, 65527)),
+)
+scenario(
+    "send: to itself, sockets with a device",
+    "send",
+    router(
+        ANY4, ANY6, "listen udp 0.0.0.0:2020 dev r0", "listen udp 0.0.0.0:2021 dev r1",
+        "listen udp 0.0.0.0:2022 dev lo", "listen udp [::]:2020 dev r0", "listen udp [::]:2021 dev r1",
+        "listen udp [::]:2022 dev lo",
+    ),
+    *(Send(FIRST4, b"payload8", (to, port))
+      for to in ("10.0.0.1", "10.1.0.1", "127.0.0.1") for port in (2020, 2021, 2022)),
+    *(Send(FIRST6, b"payload8", (to, port))
+      for to in ("2001:db8::1", "2001:db8:1::1", "::1") for port in (2020, 2021, 2022)),
+)  # fmt: skip
+scenario(
+    "send: to groups that it joined",
+    "send",
+    ethernet(*SOCKETS, "listen udp 0.0.0.0:2030"),
+    Send(FIRST4, b"payload8", ("224.0.0.1", 2030), device="r1"),
+    Send(FIRST4, b"payload8", ("239.9.9.9", 2030), device="r1"),
+    Send(FIRST4, data(3000), ("224.0.0.1", 2030), device="r1"),
+    Send(FIRST6, b"payload8", ("ff02::1", 2001), device="r1"),
+    Send(FIRST6, data(3000), ("ff02::1", 2001), device="r1"),
+    Send(FIRST6, b"payload8", ("ff02::77", 2001), device="r1"),
+    Send(FIRST6, b"payload8", ("ff02::1", 2001), ttl=0, device="r1"),
+)
+scenario(
+    "send: to oneself by routes that say otherwise",
+    "send",
+    router(*SOCKETS, "ip route add local 94.0.0.0/8 dev lo", "ip route add 88.0.0.0/8 dev lo",
+           "ip -6 route add local 2001:db8:94::/48 dev lo"),
+    Send(FIRST4, b"payload8", ("94.1.2.3", 2000)),
+    Send(FIRST4, b"payload8", ("88.1.2.3", 2000)),
+    Send(FIRST6, b"payload8", ("2001:db8:94::1", 2001)),
+)  # fmt: skip

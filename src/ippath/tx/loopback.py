@@ -10,7 +10,7 @@ from ippath.fib.local import has_joined
 from ippath.jit import cold, kernel
 from ippath.tables import (
     FLOW_MARK, FLOW_OUTPUT, LOOP_CAUSE, LOOP_DEVICE, LOOP_IIF, LOOP_LENGTH, LOOP_MARK, LOOP_OFFSET,
-    LOOP_TYPE, LOOP_WIRE, MISC_LOOP_BYTES, MISC_LOOP_ROWS, MISC_OWN_IIF, NONE, RTN_MULTICAST, RTN_UNICAST,
+    LOOP_TYPE, LOOP_WIRE, MISC_LOOP_BYTES, MISC_LOOP_ROWS, MISC_OWN_IIF, NONE, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
     RTN_UNSPEC, SKB_FRAME, SKB_MARK,
 )  # fmt: skip
 from ippath.wire.ipv4 import DESTINATION
@@ -45,6 +45,8 @@ def loop_back(h, s, buf, at, kept, length, device, kind):
     elif kind == RTN_MULTICAST and load8(buf, at) >> 4 == 4:
         if not has_joined(h, 4, device, 0, load32be(buf, at + DESTINATION)):
             kind = RTN_UNICAST  # nobody here: it is discarded
+    elif kind == RTN_UNICAST:
+        kind = RTN_LOCAL  # a route by lo leads here, whatever it is called (__mkroute_output)
     s.loop[row, LOOP_OFFSET] = start
     s.loop[row, LOOP_LENGTH] = kept
     s.loop[row, LOOP_WIRE] = length
