@@ -328,6 +328,73 @@ def test_the_key_is_hashed_with_the_seed() -> None:
         assert np.bincount(own, minlength=1024).max() <= 5
 
 
+# --- as it was ------------------------------------------------------------------------------------
+
+
+def test_the_datagrams_that_waited_longest_are_let_go_down_to_the_low_threshold() -> None:
+    """Up to Linux 3.16 (switch fragment_memory): a fragment of 8 bytes costs 832, a datagram 200."""
+    limits = ("net.ipv4.ipfrag_low_thresh = 1900", "net.ipv4.ipfrag_high_thresh = 3900")
+    netns = host("switch fragment_memory evict", *limits)
+    first = [fragment(4, 0, 8, True, ident=k) for k in range(1, 5)]
+    touched = fragment(4, 16, 8, True, ident=1)  # the oldest is the second now
+    assert receive(netns, [*first[:3], touched, first[3]]) == ["held"] * 5
+    assert netns.counters()["IpReasmFails"] == 2
+    assert netns.totals().reasons["NOT_SPECIFIED"] == 2
+    assert memory(netns) == 2 * 832 + 200 + 1032 and used(netns)[0] == 2
+    rest = fragment(4, 24, 3976, False, ident=1)
+    assert receive(netns, [fragment(4, 8, 8, True, ident=1), rest])[-1] == "delivered"
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    idents=st.lists(st.integers(1, 40), min_size=1, max_size=120), family=st.sampled_from((4, 6))
+)
+def test_eviction_keeps_those_that_were_touched_last(idents: list[int], family: int) -> None:
+    name = "net.ipv4.ipfrag" if family == 4 else "net.ipv6.ip6frag"
+    netns = host("switch fragment_memory evict", f"{name}_low_thresh = 9000",
+                 f"{name}_high_thresh = 12000")  # fmt: skip
+    offsets = {ident: 0 for ident in idents}
+    for ident in idents:
+        packet = fragment(family, offsets[ident], 8, True, ident=ident)
+        offsets[ident] += 16
+        assert receive(netns, [packet]) == ["held"]
+        assert memory(netns) <= 12000 + 1100
+    key = T.FQ_ID
+    live = netns.state.fq[netns.state.fq[:, T.FQ_DIR] != T.NONE]
+    found = {int(row[key]) >> 8 if family == 4 else int(row[key]) for row in live}
+    latest = list(dict.fromkeys(reversed(idents)))
+    assert found == set(latest[: len(found)])
+
+
+def test_over_the_limit_a_late_honest_datagram_passes_only_where_old_ones_are_let_go() -> None:
+    limits = ("net.ipv4.ipfrag_low_thresh = 3000", "net.ipv4.ipfrag_high_thresh = 4000")
+    flood = [fragment(4, 0, 8, True, ident=k) for k in range(100, 120)]
+    honest = [fragment(4, 0, 400, True, size=800), fragment(4, 400, 400, False, size=800)]
+    for memory_, verdict in (("evict", "delivered"), ("refuse", "dropped")):
+        netns = host(f"switch fragment_memory {memory_}", *limits)
+        assert receive(netns, flood + honest)[-1] == verdict
+
+
+@pytest.mark.parametrize("tracked", ["off", "on"])
+@pytest.mark.parametrize(
+    "length, more, verdict",
+    [(1224, True, "dropped"), (1232, True, "held"), (8, False, "held")],
+    ids=["1272 bytes, more follow", "1280 bytes, more follow", "56 bytes, the last"],
+)
+def test_small_ipv6_fragments_were_refused_for_a_while(
+    tracked: str, length: int, more: bool, verdict: str
+) -> None:
+    """Linux 4.19 and 5.0 (switch fragment_minimum6)."""
+    netns = host("switch fragment_minimum6 on", f"switch conntrack_defrag {tracked}")
+    packet = fragment(6, 0 if more else 3992, length, more)
+    verdicts, out = sent(netns, [packet])
+    assert verdicts == [verdict]
+    answered = verdict == "dropped" and tracked == "off"
+    assert [one[40:42] for one in out] == [b"\x04\x00"] * answered
+    assert not answered or out[0][44:48] == (40).to_bytes(4, "big")
+    assert receive(host(), [packet]) == ["held"]
+
+
 # --- before routing -----------------------------------------------------------------------------------
 
 TRACKED = ("switch conntrack_defrag on",)

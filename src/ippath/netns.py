@@ -46,10 +46,12 @@ HIGH_THRESH, LOW_THRESH = 4 << 20, 3 << 20  # bytes, by default
 # the rest of their names: column and unit
 FRAGMENT_LIMITS = {
     "high_thresh": (T.FQDIR_HIGH, 1),
+    "low_thresh": (T.FQDIR_LOW, 1),
     "time": (T.FQDIR_TIMEOUT_NS, 10**9),
     "timeout": (T.FQDIR_TIMEOUT_NS, 10**9),
     "max_dist": (T.FQDIR_MAX_DIST, 1),
 }
+LEAST_MTU6 = 1280
 MAPPED4 = 0xFFFFFFFF  # the IPv4 address within ::ffff:a.b.c.d
 TABLE_NAMES = {253: "default", 254: "main", 255: "local"}
 _hash = plain(mix32)
@@ -505,6 +507,8 @@ class Netns:
         conf[T.CONF_LIST_GAP_NS] = int(self.switches["receive_list_gap"]) * 1000
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
+        small = self.switches["fragment_minimum6"] == "on"
+        conf[T.CONF_LEAST_FRAGMENT6] = LEAST_MTU6 if small else 0
         conf[T.CONF_CONNTRACK_DEFRAG] = int(self.switches["conntrack_defrag"] == "on")
         conf[T.CONF_EARLY_DEMUX] = self._early_demux()
         handled = HANDLED | host.protocols
@@ -539,11 +543,14 @@ class Netns:
                 arena["fqdir"],
                 directory,
                 high=self._number(f"{prefix}high_thresh", HIGH_THRESH),
+                low=self._number(f"{prefix}low_thresh", LOW_THRESH),
                 timeout_ns=self._number(prefix + time, seconds) * 10**9,
                 max_dist=self._number("net.ipv4.ipfrag_max_dist", 64),
             )
             store = STORES[self.switches["fragment_store"]]
             arena["fqdir"][directory, T.FQDIR_STORE] = store
+            evict = self.switches["fragment_memory"] == "evict"
+            arena["fqdir"][directory, T.FQDIR_EVICT] = int(evict)
         return arena
 
     def _new_state(self) -> T.State:
@@ -728,9 +735,8 @@ class Netns:
             if not 0 <= low <= high:
                 raise ValueError(f"{name} = {value}: low is {low} then, high is {high}")
         self.host.sysctls[name] = str(value)
-        if limit != "low_thresh":  # which nothing reads since 4.17
-            column, unit = FRAGMENT_LIMITS[limit]
-            self.state.fqdir[directory, column] = value * unit
+        column, unit = FRAGMENT_LIMITS[limit]
+        self.state.fqdir[directory, column] = value * unit
 
     def advance(
         self, time_ns: int, *, collect_output: bool = False, collect_datagrams: bool = False

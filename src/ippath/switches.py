@@ -66,6 +66,20 @@ SWITCHES: tuple[Switch, ...] = (
         "list: up to 4.18 (CVE-2018-5391); tree: a step of the rewrite in 4.19; runs: since 4.19",
     ),
     Switch(
+        "fragment_memory",
+        "refuse",
+        ("refuse", "evict"),
+        "over the high threshold: refuse fragments, or let the oldest datagrams go down to the low one",
+        "evict: up to 3.16 (a little coarser up to 4.16); refuse: since 4.17",
+    ),
+    Switch(
+        "fragment_minimum6",
+        "off",
+        ("off", "on"),
+        "refuse IPv6 fragments of packets below 1280 bytes, unless they are the last",
+        "on: 4.19, 5.0 and stable kernels from late 2018 to mid 2019; off: before and since 5.1",
+    ),
+    Switch(
         "conntrack_defrag",
         "off",
         ("off", "on"),

@@ -150,8 +150,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_MULTIPATH4, CONF_MULTIPATH6,  # there are routes with several next hops
     CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
     CONF_CONNTRACK_DEFRAG,  # connection tracking puts fragments together before routing
+    CONF_LEAST_FRAGMENT6,  # bytes of a packet with a fragment that is not the last
     CONF_PROTOCOLS4_0,
-) = range(45)  # fmt: skip
+) = range(46)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -278,13 +279,15 @@ FQDIR_IPV4, FQDIR_IPV6, FQDIR_CONNTRACK6, FQDIRS = range(4)
     FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
     FQDIR_POLICY,  # POLICY_*: what becomes of overlaps
     FQDIR_STORE,  # STORE_*: how the fragments of a queue are kept
+    FQDIR_EVICT, FQDIR_LOW,  # over the limit queues are let go, down to so many bytes
+    FQDIR_OLDEST, FQDIR_NEWEST,  # queues by their last fragment, while it evicts
     FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
     # statistics: packets, then datagrams, then packets again, all since the start
     FQDIR_FRAGMENTS, FQDIR_DATAGRAMS, FQDIR_JOINED, FQDIR_DUPLICATES, FQDIR_OVERLAPS,
     FQDIR_INVALID, FQDIR_TOO_FAR, FQDIR_REFUSED, FQDIR_EXPIRED, FQDIR_ECN, FQDIR_OVERSIZE,
     FQDIR_DISCARDED,
     FQDIR_COLUMNS,
-) = range(22)  # fmt: skip
+) = range(26)  # fmt: skip
 STORE_RUNS, STORE_TREE, STORE_LIST = range(3)
 # Linux since 5.1; 4.18 and 4.19.0; before; others by the rules of ippath.frag.overlap
 (
@@ -300,11 +303,12 @@ STORE_RUNS, STORE_TREE, STORE_LIST = range(3)
     FQ_LEAST_HEADERS,  # bytes before the data of any fragment but the first, link-level header too
     FQ_PEER, FQ_SEEN,  # the source, and its count of fragments when this queue last had one
     FQ_DEADLINE_NS, FQ_LATER, FQ_EARLIER,  # the timer wheel
+    FQ_NEWER, FQ_OLDER,  # neighbours between FQDIR_OLDEST and FQDIR_NEWEST
     FQ_ROOT, FQ_TAIL, FQ_LAST_RUN, FQ_FIRST,  # the runs, and the fragment with offset 0
     FQ_WHOLE,  # fragments as they came, where the tree has pieces of them
     FQ_OPTIONS,  # it had IPv4 options; OPT_* of it follow
     FQ_OPT_0,
-) = range(30)  # fmt: skip
+) = range(32)  # fmt: skip
 FQ_COLUMNS = FQ_OPT_0 + 16  # OPT_COLUMNS
 FQ_FIRST_IN, FQ_LAST_IN = 1, 2  # FQ_FLAGS
 # a fragment; the first of a run carries the run in the tree

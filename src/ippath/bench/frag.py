@@ -85,7 +85,11 @@ class Frag(Workload):
             group = "host under attack"
             found.append(Variant(group, store, run, len(self._load), before=before))
         run = self._receiving("runs", AT_ONCE, 4 << 20)
-        found.append(Variant("host, memory filled", "runs", run, len(self._load)))
+        found.append(Variant("host, memory filled", "refuse", run, len(self._load)))
+        run = receiving(
+            self._load, self._honest_ones, "runs", AT_ONCE, 4 << 20, low=3 << 20, memory="evict"
+        )
+        found.append(Variant("host, memory filled", "evict", run, len(self._load), before="refuse"))
         return found
 
     def _receiving(self, store: str, gap_ns: int, high: int) -> Run:
@@ -161,7 +165,16 @@ def under_attack(count: int) -> tuple[np.ndarray, int]:
     return np.insert(bad, place, good, axis=0), honest
 
 
-def receiving(made: np.ndarray, honest: int, store: str, gap_ns: int, high: int) -> Run:
+def receiving(
+    made: np.ndarray,
+    honest: int,
+    store: str,
+    gap_ns: int,
+    high: int,
+    *,
+    low: int = 0,
+    memory: str = "refuse",
+) -> Run:
     """A run that lets a host receive the load; says what share of the time reassembly took.
 
     That is the time beyond what the same host takes when it refuses all fragments.
@@ -171,8 +184,8 @@ def receiving(made: np.ndarray, honest: int, store: str, gap_ns: int, high: int)
     host = parse_host(HOST)
 
     def received(limit: int) -> tuple[float, Netns]:
-        netns = Netns(host, switches={"fragment_store": store})
-        netns.set_fragment_limit("net.ipv4.ipfrag_low_thresh", 0)
+        netns = Netns(host, switches={"fragment_store": store, "fragment_memory": memory})
+        netns.set_fragment_limit("net.ipv4.ipfrag_low_thresh", min(low, limit))
         netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", limit)
         begin = time.perf_counter()
         netns.receive(batch)

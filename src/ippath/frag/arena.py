@@ -48,6 +48,7 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         misc[T.FM_SECRET_0 + k] = _secret(seed, k)
     misc[T.FM_RANDOM] = _secret(seed, T.SECRETS) or 1
     fqdir = np.zeros((T.FQDIRS, T.FQDIR_COLUMNS), np.int64)
+    fqdir[:, [T.FQDIR_OLDEST, T.FQDIR_NEWEST]] = T.NONE
     for directory, size in QUEUE_CHARGE.items():
         fqdir[directory, T.FQDIR_QUEUE_CHARGE] = size
     return {
@@ -79,11 +80,13 @@ def set_limits(
     directory: int,
     *,
     high: int,
+    low: int = 0,
     timeout_ns: int,
     max_dist: int = 0,
 ) -> None:
     """Set the limits of one directory: bytes, nanoseconds, fragments.  Valid from now on."""
     fqdir[directory, T.FQDIR_HIGH] = high
+    fqdir[directory, T.FQDIR_LOW] = low
     fqdir[directory, T.FQDIR_TIMEOUT_NS] = timeout_ns
     fqdir[directory, T.FQDIR_MAX_DIST] = max_dist
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ippath.frag.fragment import contradicts, hold, is_complete, keep_fragment
 from ippath.frag.ipv6 import (
-    IDENTIFICATION, LARGEST, join6, set_key, upper_header_missing, why_impossible,
+    IDENTIFICATION, LARGEST, is_too_small, join6, set_key, upper_header_missing, why_impossible,
 )  # fmt: skip
 from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, OVERLAP, find_place
@@ -65,6 +65,8 @@ def nf_ct_frag6_gather(h, s, data, trace):
     if at + FRAGMENT_HEADER > available:
         return capture_cut(s, trace, at + FRAGMENT_HEADER)
     directory[FQDIR_FRAGMENTS] += 1
+    if is_too_small(h, data, ip + at, length):
+        return _refuse(s, trace)
     set_key(h, s, USER_CONNTRACK_IN, load32be(data, ip + at + IDENTIFICATION))
     q = find_queue(s, FQDIR_CONNTRACK6, True, s.misc[MISC_NOW_NS])
     if q == NONE:

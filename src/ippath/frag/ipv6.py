@@ -25,7 +25,7 @@ from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.packet import REASSEMBLED, consume, count, drop
 from ippath.tables import (
-    DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_HEADROOM, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER,
+    CONF_LEAST_FRAGMENT6, DEV_IFINDEX, FM_DST_HI, FM_DST_LO, FM_HEADROOM, FM_ID, FM_JOINED, FM_SRC_HI, FM_SRC_LO, FM_USER,
     FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN, FQDIR_EXPIRED, FQDIR_FRAGMENTS,
     FQDIR_HIGH, FQDIR_INVALID, FQDIR_IPV6, FQDIR_JOINED, FQDIR_MEM, FQDIR_OVERLAPS, FQDIR_OVERSIZE,
     FQDIR_REFUSED, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_IN, FQ_FLAGS, FQ_FRAGMENTS, FQ_LAST_IN,
@@ -52,6 +52,15 @@ USER_LOCAL_DELIVER = 0
 LARGEST = 65535
 IDENTIFICATION = 4  # in the fragment header
 TCP_HEADER, UDP_HEADER, ICMP_HEADER = 20, 8, 8
+
+
+@kernel
+def is_too_small(h, data, at, length):
+    """Is it too small a packet, with its fragment header at `data[at]`, to have others follow it?
+
+    Nothing is, but for the kernels of CONF_LEAST_FRAGMENT6.
+    """
+    return length < h.conf[CONF_LEAST_FRAGMENT6] and load16be(data, at + 2) & MORE_FRAGMENTS != 0
 
 
 @kernel
@@ -93,6 +102,8 @@ def ipv6_frag_rcv(h, s, data, trace):
     skb, directory = s.skb, s.fqdir[FQDIR_IPV6]
     at = skb[SKB_TRANSPORT]
     directory[FQDIR_FRAGMENTS] += 1
+    if is_too_small(h, data, at, skb[SKB_LEN]):
+        return _refuse(h, s, data, trace, at - skb[SKB_IP])
     if upper_header_missing(data, skb[SKB_IP], skb[SKB_LEN], skb[SKB_AVAIL]):
         note(trace, T_FRAG_TRUNCATED)
         directory[FQDIR_INVALID] += 1

@@ -10,13 +10,15 @@ from ippath.frag.hash import key_hash
 from ippath.frag.runs import take_any
 from ippath.frag.store import free_fragment, free_queue, new_queue
 from ippath.frag.wheel import start_timer, stop_timer
-from ippath.jit import hot, kernel
-from ippath.reasons import DROPPED, HELD
+from ippath.jit import cold, hot, kernel
+from ippath.mib import M_Ip6ReasmFails, M_IpReasmFails
+from ippath.reasons import DROPPED, HELD, R_NOT_SPECIFIED
 from ippath.tables import (
-    DEVSTAT_RX_DROPPED, FM_FIRST_KEY, FQDIR_HIGH, FQDIR_MEM, FQDIR_PEAK, FQDIR_QUEUES,
+    DEVSTAT_RX_DROPPED, FM_FIRST_KEY, FQDIR_DISCARDED, FQDIR_EVICT, FQDIR_HIGH, FQDIR_IPV4, FQDIR_LOW,
+    FQDIR_MEM, FQDIR_NEWEST, FQDIR_OLDEST, FQDIR_PEAK, FQDIR_QUEUES,
     FQDIR_QUEUE_CHARGE, FQDIR_TIMEOUT_NS, FQ_DEVICE, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FIRST_KEY,
     FQ_FLAGS, FQ_FRAGMENTS, FQ_HASH, FQ_LAST_RUN, FQ_LEAST_HEADERS, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_MEAT,
-    FQ_NEXT, FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FQ_WHOLE, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT,
+    FQ_NEWER, FQ_NEXT, FQ_OLDER, FQ_PEER, FQ_ROOT, FQ_SEEN, FQ_TAIL, FQ_WHOLE, FRAG_CHARGE, FRAG_DEVICE, FRAG_NEXT,
     FRAG_OWNER, KEY_WORDS, NONE,
 )  # fmt: skip
 
@@ -57,7 +59,48 @@ def _create(s, directory, key, bucket, now):
     start_timer(s, q, now + s.fqdir[directory, FQDIR_TIMEOUT_NS])
     charge(s, directory, s.fqdir[directory, FQDIR_QUEUE_CHARGE])
     s.fqdir[directory, FQDIR_QUEUES] += 1
+    if s.fqdir[directory, FQDIR_EVICT]:
+        _put_newest(s, directory, q)
     return q
+
+
+@cold
+def _put_newest(s, directory, q):
+    """The queue is the one that was touched last."""
+    row, newest = s.fqdir[directory], s.fqdir[directory, FQDIR_NEWEST]
+    s.fq[q, FQ_OLDER] = newest
+    s.fq[q, FQ_NEWER] = NONE
+    if newest == NONE:
+        row[FQDIR_OLDEST] = q
+    else:
+        s.fq[newest, FQ_NEWER] = q
+    row[FQDIR_NEWEST] = q
+
+
+@cold
+def _take_from_age(s, directory, q):
+    """The queue is no longer among those that can be evicted, or will be put there anew."""
+    row, older, newer = s.fqdir[directory], s.fq[q, FQ_OLDER], s.fq[q, FQ_NEWER]
+    if older == NONE:
+        row[FQDIR_OLDEST] = newer
+    else:
+        s.fq[older, FQ_NEWER] = newer
+    if newer == NONE:
+        row[FQDIR_NEWEST] = older
+    else:
+        s.fq[newer, FQ_OLDER] = older
+
+
+@cold
+def _evict(s, directory):
+    """Let go of the queues that were not touched for longest (kernel: ip_evictor, up to 3.16)."""
+    row = s.fqdir[directory]
+    while row[FQDIR_MEM] > row[FQDIR_LOW] and row[FQDIR_OLDEST] != NONE:
+        q = row[FQDIR_OLDEST]
+        s.counters[M_IpReasmFails if directory == FQDIR_IPV4 else M_Ip6ReasmFails] += 1
+        row[FQDIR_DISCARDED] += s.fq[q, FQ_FRAGMENTS]
+        kill_queue(s, q)
+        destroy_queue(s, q, DROPPED, R_NOT_SPECIFIED)
 
 
 @kernel
@@ -84,13 +127,19 @@ def is_over_limit(s, directory):
 @kernel
 def find_queue(s, directory, wide, now):
     """The queue with the key in FM_*, made if there is none; NONE if memory is used up."""
+    evicts = s.fqdir[directory, FQDIR_EVICT] != 0
     if is_over_limit(s, directory):
-        return NONE
+        if not evicts:
+            return NONE
+        _evict(s, directory)
     key = key_hash(s.frag_misc, wide)
     bucket = key & (s.fq_bucket.shape[0] - 1)
     q = s.fq_bucket[bucket]
     while q != NONE:
         if s.fq[q, FQ_HASH] == key and s.fq[q, FQ_DIR] == directory and _same_key(s, q):
+            if evicts:
+                _take_from_age(s, directory, q)
+                _put_newest(s, directory, q)
             return q
         q = s.fq[q, FQ_NEXT]
     return _create(s, directory, key, bucket, now)
@@ -109,6 +158,8 @@ def kill_queue(s, q):
             at = fq[at, FQ_NEXT]
         fq[at, FQ_NEXT] = fq[q, FQ_NEXT]
     stop_timer(s, q)
+    if s.fqdir[fq[q, FQ_DIR], FQDIR_EVICT]:
+        _take_from_age(s, fq[q, FQ_DIR], q)
 
 
 @kernel
