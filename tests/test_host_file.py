@@ -732,7 +732,9 @@ ERRORS: dict[str, tuple[str, int, int, str, str | None]] = {
     "families of a rule": (
         "ip rule add from 10.0.0.0/8 to 2001:db8::/32 lookup 100", 1, 32, "IPv4", None,
     ),
-    "rule that is there": ("ip rule add pref 32766 lookup main", 1, 13, "File exists", None),
+    "rule that is there": (
+        "ip rule add pref 9 lookup 77\nip rule add pref 9 lookup 77", 2, 13, "File exists", None,
+    ),
     "rule that is not there": ("ip rule del pref 77", 1, 13, "No such file", None),
     "rule to delete": ("ip rule del", 1, 13, "which rule", None),
     "type of device": ("ip link add d0 type dumy", 1, 21, "expected a type of device", "dummy"),

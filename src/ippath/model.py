@@ -167,6 +167,7 @@ class Rule:
     suppress_prefixlength: int = -1
     suppress_ifgroup: int = -1
     l3mdev: bool = False
+    by_kernel: bool = False  # one of the first three; a rule that is added never equals it
     line: str = ""
 
 

@@ -338,6 +338,11 @@ ip -6 nexthop add id 1 via 2001:db8::2 dev r0; ip -6 route add 3000::/16 nhid 1;
 ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1; ip route append 77.0.0.0/8 dev r0 scope global; ip route del 77.0.0.0/8 dev r0
 ip nexthop add id 1 dev r0; ip route add 77.0.0.0/8 nhid 1; ip route del 77.0.0.0/8 nhid 2
 ip -6 nexthop add id 1 dev r0; ip -6 route add 3000::/16 nhid 1; ip -6 route del 3000::/16 dev r1
+ip rule add pref 32766 lookup main
+ip rule add lookup main
+ip rule add lookup 77; ip rule add lookup 77
+ip rule add pref 9 lookup 77; ip rule add pref 9 lookup 77
+ip -6 rule add lookup 77; ip -6 rule add lookup 78; ip -6 rule add pref 9 lookup 77
 ip -6 route add local default via 2001:db8::3; ip -6 nexthop add id 4 via 2001:db8:1::3 dev r1
 ip nexthop add id 1 dev r0; ip nexthop add id 2 dev r0 proto bgp; ip nexthop add id 5 group 1/2; ip nexthop flush proto 186
 """.splitlines()

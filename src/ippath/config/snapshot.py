@@ -410,6 +410,11 @@ class _Reader:
                 host.rules += [Rule(family, pref, table=t) for pref, t in DEFAULT_RULES[family]]
         host.custom_rules4 = _rules_changed(host.rules, 4)
         host.custom_rules6 = _rules_changed(host.rules, 6)
+        for plain in (Rule(f, pref, table=t) for f in (4, 6) for pref, t in DEFAULT_RULES[f]):
+            for rule in host.rules:
+                if rule == plain:
+                    rule.by_kernel = True
+                    break
         host.user_local_routes = any(
             r.family == 4 and r.type == "local" and r.protocol != "kernel" for r in host.routes
         )

@@ -52,9 +52,11 @@ def new_host() -> Host:
     add_address(host, "lo", Address(4, 0x7F000001, 8, scope=SCOPE_HOST))
     add_address(host, "lo", Address(6, 1, 128, scope=SCOPE_HOST))
     host.rules += [
-        Rule(4, 0, table=TABLE_LOCAL), Rule(4, 32766, table=TABLE_MAIN),
-        Rule(4, 32767, table=TABLE_DEFAULT),
-        Rule(6, 0, table=TABLE_LOCAL), Rule(6, 32766, table=TABLE_MAIN),
+        Rule(family, pref, table=table, by_kernel=True)
+        for family, pref, table in (
+            (4, 0, TABLE_LOCAL), (4, 32766, TABLE_MAIN), (4, 32767, TABLE_DEFAULT),
+            (6, 0, TABLE_LOCAL), (6, 32766, TABLE_MAIN),
+        )
     ]  # fmt: skip
     return host
 
@@ -525,15 +527,14 @@ def _selectors(rule: Rule) -> dict[str, object]:
 
 def add_rule(host: Host, rule: Rule) -> None:
     """Add a rule; a preference of -1 lets the kernel choose (kernel: fib_nl_newrule)."""
-    chosen = rule.pref < 0
-    if chosen:
+    if rule.pref < 0:
         prefs = sorted(r.pref for r in host.rules if r.family == rule.family)
         rule.pref = max(0, prefs[1] - 1) if len(prefs) > 1 and prefs[1] else 0
     if rule.action == "goto" and rule.goto <= rule.pref:
         raise ControlError("Error: Backward goto not supported.")
     if rule.action == "lookup" and not rule.table and not rule.l3mdev:
         rule.table = TABLE_MAIN
-    if not chosen and any(_selectors(r) == _selectors(rule) for r in host.rules):
+    if any(_selectors(r) == _selectors(rule) for r in host.rules):
         raise ControlError("RTNETLINK answers: File exists")
     host.rules.append(rule)
     _rules_changed(host, rule.family, added=True)
