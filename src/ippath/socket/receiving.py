@@ -203,11 +203,11 @@ class Receiving(Base):
             offset -= len(one.payload)
         fail(errno.EAGAIN)
 
-    def _receive(self, size: int, flags: int, room: int = 0) -> Received:
-        """One datagram, its first `size` bytes, and ancillary data in `room` bytes."""
+    def _receive(self, size: int, flags: int, room: int | None = None) -> Received:
+        """One datagram, its first `size` bytes, and ancillary data in `room` bytes (None: unasked)."""
         self._check_open()
         if flags & C.MSG_ERRQUEUE:
-            return self._receive_error(size, room)
+            return self._receive_error(size, room or 0)
         found = self._next(flags)
         if found is None:
             return Received(b"", 0, [], 0, None)
@@ -217,9 +217,7 @@ class Receiving(Base):
         cut = size <= whole - start and size < whole
         if flags & C.MSG_PEEK and self._options[C.SOL_SOCKET, C.SO_PEEK_OFF] >= 0:
             self._options[C.SOL_SOCKET, C.SO_PEEK_OFF] += len(data)
-        messages, short = fitted(self._beside(one), room) if room else ([], False)
-        if not room and self._wants_ancillary(one):
-            short = True
+        messages, short = ([], False) if room is None else fitted(self._beside(one), room)
         told = (C.MSG_TRUNC if cut else 0) | (C.MSG_CTRUNC if short else 0)
         length = whole if flags & C.MSG_TRUNC else len(data)
         name = self._dressed(one.family, self._scoped(one, one.source))
@@ -246,9 +244,6 @@ class Receiving(Base):
         return Received(data, len(data), messages, told, name)
 
     # --- ancillary data -------------------------------------------------------------------------------
-
-    def _wants_ancillary(self, one: Arrived) -> bool:
-        return bool(self._beside(one))
 
     def _beside(self, one: Arrived) -> list[Message]:
         """What is said beside a datagram, in the kernel's order."""
