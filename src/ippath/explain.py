@@ -55,6 +55,11 @@ NEIGHBOURS = (
     "known",
     "marked as failed",
 )
+PMTU_FATES = (  # LEARNED, NOT_SMALLER, LOCKED_METRIC, NO_ROUTE, TOO_SMALL, KNOWN
+    "kept for this destination", "no less than is known: ignored",
+    "the MTU of the route is locked: ignored", "no packet of this host could take it: ignored",
+    "less than IPv6 allows: ignored", "known already",
+)  # fmt: skip
 ICMP_FATES = (
     "sent",
     "not sent, this packet must not be answered",
@@ -430,6 +435,7 @@ class Words:
             "socket": lambda v: self.socket(v[0]),
             "neigh": lambda v: NEIGHBOURS[v[0]],
             "icmpfate": lambda v: ICMP_FATES[v[0]],
+            "pmtu": lambda v: PMTU_FATES[v[0]],
             "more": lambda v: "more follow" if v[0] else "the last",
             "total": lambda v: str(v[0]) if v[0] >= 0 else "a number not known yet",
             "final": lambda v: "which is final" if v[0] else "so far",

@@ -31,7 +31,8 @@ _TABLES: dict[str, Any] = {
 }  # fmt: skip
 _STATE: dict[str, Any] = {
     "counters": 0, "verdicts": 0, "reasons": 0, "devstat": T.DEVSTAT_COLUMNS,
-    "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS, "misc": 0,
+    "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS,
+    "exception": T.EXC_COLUMNS, "exc_bucket": 0, "exc_misc": 0, "misc": 0,
     "fqdir": T.FQDIR_COLUMNS, "fq": T.FQ_COLUMNS, "fq_bucket": 0, "fq_wheel": T.WHEEL_COLUMNS,
     "frag": T.FRAG_COLUMNS, "frag_link": 0, "frag_data": "bytes", "frag_misc": 0, "datagram": "bytes", "joined": 0, "pieces": 0, "overlaps": T.OVERLAP_COLUMNS,
     "skb": 0, "hint": 0,
@@ -382,20 +383,19 @@ else:
         """Copy the DST_* fields of a packet or hint, four words at a time."""
         wide = ir.VectorType(_i64, 4)
 
-        def at(builder, table_type, value, word):
+        def at(builder, table_type, value, word, kind):
             data = builder.extract_value(value, 0)
             address = builder.add(data, ir.Constant(_i64, 8 * (T.DST_FIRST + word)))
-            return builder.inttoptr(address, wide.as_pointer())
+            return builder.inttoptr(address, kind.as_pointer())
 
         def codegen(context, builder, sig, args):
             for word in range(0, T.DST_COUNT, 4):
-                load = builder.load(at(builder, sig.args[1], args[1], word))
-                store = builder.store(load, at(builder, sig.args[0], args[0], word))
+                kind = wide if word + 4 <= T.DST_COUNT else ir.VectorType(_i64, T.DST_COUNT - word)
+                load = builder.load(at(builder, sig.args[1], args[1], word, kind))
+                store = builder.store(load, at(builder, sig.args[0], args[0], word, kind))
                 load.align = store.align = 8
                 promise(builder, sig.args[1], load)
                 promise(builder, sig.args[0], store)
             return context.get_dummy_value()
 
-        if T.DST_COUNT % 4:
-            raise TypingError("the DST_* fields fill whole vectors")
         return types.void(target, source), codegen

@@ -178,7 +178,7 @@ class Netns:
 
         Rows in `Verdicts` before the change belong to the tables of then.
         """
-        old_host, old, old_sockets = self.host, self.state, self.tables.socket
+        old_host, old, old_tables = self.host, self.state, self.tables
         self._drain()
         self.host = host
         self.switches = resolve({**host.switches, **self._given_switches})
@@ -189,7 +189,7 @@ class Netns:
         self.state = old._replace(
             devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken
         )
-        self._carry_queues(old_sockets, old)
+        self._carry_queues(old_tables.socket, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
         for row, device in enumerate(old_host.devices):
             if device.name in self._device_rows:
@@ -199,6 +199,27 @@ class Netns:
                 self.set_fragment_limit(name, int(value))
         self._tables_handle = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
+        self._keep_exceptions(old_tables.device)
+
+    def _keep_exceptions(self, old_devices: np.ndarray) -> None:
+        """Keep what was learned about destinations as far as routes and devices stay."""
+        if not self.state.exc_misc[T.EM_USED]:
+            return
+        from ippath.fib.exceptions import device_mtu_changed, keep_exceptions
+
+        old = {row[T.DEV_IFINDEX]: row for row in old_devices}
+        for row in self.tables.device:
+            was = old.get(row[T.DEV_IFINDEX])
+            for family, column in ((4, T.DEV_MTU), (6, T.DEV_MTU6)):
+                if was is not None and was[column] != row[column]:
+                    device_mtu_changed(
+                        self._state_handle.value,
+                        family,
+                        row[T.DEV_IFINDEX],
+                        was[column],
+                        row[column],
+                    )
+        keep_exceptions(self._tables_handle.value, self._state_handle.value)
 
     def _carry_queues(self, sockets: np.ndarray, state: T.State, routes: bool = False) -> None:
         """Take over what sockets hold of `state`, which was that of `sockets`, as rows have moved.
@@ -489,6 +510,11 @@ class Netns:
         conf[T.CONF_ICMP6_ECHO_IGNORE_ANYCAST] = number("net.ipv6.icmp.echo_ignore_anycast", 0)
         conf[T.CONF_ANYCAST_SRC_ECHO6] = number("net.ipv6.anycast_src_echo_reply", 0)
         conf[T.CONF_ANYCAST_AS_UNICAST6] = number("net.ipv6.icmp.error_anycast_as_unicast", 0)
+        conf[T.CONF_FORWARD_USE_PMTU] = number("net.ipv4.ip_forward_use_pmtu", 0)
+        conf[T.CONF_NO_PMTU_DISC] = number("net.ipv4.ip_no_pmtu_disc", 0)
+        conf[T.CONF_MIN_PMTU] = number("net.ipv4.route.min_pmtu", 552)
+        conf[T.CONF_MTU_EXPIRES4_NS] = number("net.ipv4.route.mtu_expires", 600) * 10**9
+        conf[T.CONF_MTU_EXPIRES6_NS] = number("net.ipv6.route.mtu_expires", 600) * 10**9
         conf[T.CONF_HASH_POLICY4] = number("net.ipv4.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_POLICY6] = number("net.ipv6.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_FIELDS4] = number("net.ipv4.fib_multipath_hash_fields", 7)
@@ -566,6 +592,9 @@ class Netns:
             sockq=np.zeros((len(self.tables.socket), T.SOCKQ_COLUMNS), np.int64),
             rxdst=np.zeros((len(self.tables.socket), T.SKB_COLUMNS), np.int64),
             peer=np.zeros((T.PEERS, T.PEER_COLUMNS), np.int64),
+            exception=np.zeros((T.EXCEPTIONS, T.EXC_COLUMNS), np.int64),
+            exc_bucket=np.zeros(T.EXCEPTIONS, np.int64),
+            exc_misc=np.array([0, 0, 0, *(_hash(k, self.seed) for k in (0x517CC1B7, 0x27220A95))]),
             misc=misc,
             **self._new_arena(),
             skb=np.zeros(T.SKB_COLUMNS, np.int64),
@@ -1010,9 +1039,17 @@ class Netns:
         return self._device_rows.get(name, T.NOT_A_DEVICE)
 
     def handles_to_ask(self) -> tuple[Any, Any]:
-        """Handles for `ippath.tx.route_get`: the tables, and a state that counts for nobody."""
-        state = self.cached("state to ask", lambda: state_handle(self._new_state()))
+        """Handles for `ippath.tx.route_get`: the tables, and a state that counts for nobody.
+
+        It knows what was learned about destinations, and the time.
+        """
+        state = self.cached("state to ask", lambda: state_handle(self._state_to_ask()))
+        state.owner.misc[T.MISC_NOW_NS] = self.state.misc[T.MISC_NOW_NS]
         return self._tables_handle.value, state.value
+
+    def _state_to_ask(self) -> T.State:
+        names = ("exception", "exc_bucket", "exc_misc")
+        return self._new_state()._replace(**{name: getattr(self.state, name) for name in names})
 
     def route_get(self, destination: str | int, **question: Any) -> Answer:
         """The way to an address, as `ip route get` finds it.

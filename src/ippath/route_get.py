@@ -67,6 +67,9 @@ class Answer:
     route: Route | None = None  # the route that won, or refused
     rule: int = T.NONE  # its row in `Netns.rules`
     uses_route: bool = False  # metrics and so on come from the route
+    learned_mtu: int = 0  # 0: nothing was learned of the destination
+    learned_lock: bool = False
+    expires: int = 0  # seconds that it lasts
 
     @property
     def error_text(self) -> str:
@@ -117,8 +120,8 @@ def _metrics(answer: Answer) -> list[dict[str, Any]]:
     if route is None or not answer.uses_route:
         return []
     metrics: dict[str, Any] = {}
-    if route.mtu:
-        metrics["mtu"] = route.mtu
+    if answer.learned_mtu or route.mtu:
+        metrics["mtu"] = answer.learned_mtu or route.mtu
     if route.hoplimit:
         metrics["hoplimit"] = route.hoplimit
     return [metrics] if metrics else []
@@ -147,6 +150,8 @@ def _dict4(answer: Answer) -> dict[str, Any]:
         )
         if answer.flags & bit
     ]  # fmt: skip
+    if answer.expires:
+        told["expires"] = answer.expires
     if metrics := _metrics(answer):
         told["metrics"] = metrics
     if question.iif is not None:
@@ -163,6 +168,8 @@ def _dict6(answer: Answer) -> dict[str, Any]:
         told["prefsrc"] = address_text(6, answer.chosen)
     told["metric"] = route.metric
     told["flags"] = []
+    if answer.expires:
+        told["expires"] = answer.expires
     if metrics := _metrics(answer):
         told["metrics"] = metrics
     if answer.question.iif is not None:
@@ -187,9 +194,10 @@ def _head(told: dict[str, Any]) -> list[str]:
 
 
 def _metric_words(answer: Answer, told: dict[str, Any]) -> list[str]:
-    words = []
+    words = ["expires", f"{told['expires']}sec"] if "expires" in told else []
     for name, value in (told.get("metrics") or [{}])[0].items():
-        locked = name == "mtu" and answer.route is not None and answer.route.mtu_lock
+        own_lock = answer.route is not None and answer.route.mtu_lock
+        locked = name == "mtu" and (own_lock or answer.learned_lock)
         words += [name, *(["lock"] if locked else []), str(value)]
     return words
 
@@ -307,6 +315,9 @@ def answer_of(netns: Netns, question: Question, destination: int, got: np.ndarra
         flags=int(got[T.GOT_FLAGS]),
         route=route,
         rule=rule,
+        learned_mtu=int(got[T.GOT_MTU]),
+        learned_lock=bool(got[T.GOT_LOCKED]),
+        expires=int(got[T.GOT_EXPIRES_NS]) // 10**9,
         uses_route=family == 6
         or (got[T.GOT_NH] >= 0 and (question.iif is None or kind == "unicast")),
     )

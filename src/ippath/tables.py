@@ -79,8 +79,9 @@ LEAF_INFO_BITS = 24
 (
     NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NH_SCOPE, NH_BOUND, NH_DEAD, NH_LINKDOWN, NH_ROUTE,
     NH_IDENTITY,
+    NH_OWNER,  # whose exceptions its are: the same as long as the route stays
     NH_COLUMNS,
-) = range(11)  # fmt: skip
+) = range(12)  # fmt: skip
 (
     RULE_PREF, RULE_ACTION, RULE_TABLE, RULE_TARGET, RULE_INVERT, RULE_IIF, RULE_OIF,
     RULE_SRC_HI, RULE_SRC_LO, RULE_SRC_PLEN, RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN,
@@ -151,8 +152,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
     CONF_CONNTRACK_DEFRAG,  # connection tracking puts fragments together before routing
     CONF_LEAST_FRAGMENT6,  # bytes of a packet with a fragment that is not the last
+    CONF_NO_PMTU_DISC, CONF_MIN_PMTU, CONF_MTU_EXPIRES4_NS, CONF_MTU_EXPIRES6_NS,
     CONF_PROTOCOLS4_0,
-) = range(46)  # fmt: skip
+) = range(50)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -205,6 +207,19 @@ DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, 
 ) = range(8)  # fmt: skip
 PEERS = 1 << 14  # peers remembered; more reuse the oldest of a bucket
 PEER_WAYS = 4
+# what the host learned about a destination (kernel: fib_nh_exception, rt6_exception)
+(
+    EXC_FAMILY,  # 0: the row is free
+    EXC_OWNER, EXC_IFINDEX, EXC_CELL, EXC_HI, EXC_LO,
+    EXC_NEXT,  # in its hash bucket: row + 1, 0 at the end
+    EXC_MTU, EXC_LOCKED, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO,
+    EXC_EXPIRES_NS,  # 0: never
+    EXC_STAMP_NS,
+    EXC_USED,  # a packet took it
+    EXC_COLUMNS,
+) = range(16)  # fmt: skip
+EXCEPTIONS = 1 << 17  # rows; more take those of the oldest
+EM_USED, EM_TOP, EM_HAND, EM_RANDOM, EM_SECRET, EM_COLUMNS = range(6)
 # scalars
 (
     MISC_ICMP_CREDIT, MISC_ICMP_STAMP_NS, MISC_RANDOM, MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_COLLECT,
@@ -361,6 +376,9 @@ class State(NamedTuple):
     sockq: np.ndarray  # [sockets, SOCKQ_COLUMNS]
     rxdst: np.ndarray  # [sockets, SKB_COLUMNS]: routes that connected sockets remember, DST_* alone
     peer: np.ndarray  # [PEERS, PEER_COLUMNS], sets of PEER_WAYS
+    exception: np.ndarray  # [EXCEPTIONS, EXC_COLUMNS]: what was learned about destinations
+    exc_bucket: np.ndarray  # [2**k]: row + 1 of the first exception of each hash bucket
+    exc_misc: np.ndarray  # [EM_COLUMNS]
     misc: np.ndarray  # [MISC_COLUMNS]
     fqdir: np.ndarray  # [FQDIRS, FQDIR_COLUMNS]: limits and statistics of reassembly
     fq: np.ndarray  # [queues, FQ_COLUMNS]: datagrams under reassembly
@@ -404,8 +422,8 @@ class State(NamedTuple):
     # the route (kernel: skb_dst), NONE too; these travel with a hint
     DST_SET, DST_IDENTITY, DST_TYPE, DST_LOCAL, DST_ERROR, DST_ROUTE, DST_NH, DST_RULE, DST_DEVICE,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_MULTIPATH, DST_REDIRECT, DST_TABLE,
-    DST_INFO, SKB_COLUMNS,
-) = range(53)  # fmt: skip
+    DST_INFO, DST_EXCEPTION, SKB_COLUMNS,
+) = range(54)  # fmt: skip
 SKB_FIRST_ZERO, SKB_FIRST_NONE = SKB_FAMILY, SKB_PKT_TYPE
 DST_FIRST, DST_COUNT = DST_SET, SKB_COLUMNS - DST_SET
 # a hint is a copy of the DST_* fields, in place, with the key in these slots
@@ -440,7 +458,11 @@ SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
     FLOW_HASH,  # of the packet that is routed or answered, where next hops are chosen by it; or NONE
     FLOW_COLUMNS,
 ) = range(21)  # fmt: skip
-RES_ROUTE, RES_INFO, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(7)
+(
+    RES_ROUTE, RES_INFO, RES_NH, RES_TYPE, RES_RULE, RES_TABLE,
+    RES_EXCEPTION,  # what is known of the destination itself, see ippath.fib.exceptions
+    RES_COLUMNS,
+) = range(8)  # fmt: skip
 # a question for a route (`ip route get`), and the answer to it
 (
     ASK_FAMILY, ASK_SRC_SET, ASK_SRC_HI, ASK_SRC_LO, ASK_TOS, ASK_MARK, ASK_IIF, ASK_OIF, ASK_PROTOCOL,
@@ -450,8 +472,10 @@ RES_ROUTE, RES_INFO, RES_NH, RES_TYPE, RES_RULE, RES_TABLE, RES_COLUMNS = range(
 (
     GOT_ERROR, GOT_TYPE, GOT_DEVICE, GOT_GATEWAY_FAMILY, GOT_GATEWAY_HI, GOT_GATEWAY_LO,
     GOT_SRC_SET, GOT_SRC_HI, GOT_SRC_LO,  # the source that the host would choose
-    GOT_ROUTE, GOT_NH, GOT_RULE, GOT_TABLE, GOT_FLAGS, GOT_COLUMNS,
-) = range(15)  # fmt: skip
+    GOT_ROUTE, GOT_NH, GOT_RULE, GOT_TABLE, GOT_FLAGS,
+    GOT_MTU, GOT_LOCKED, GOT_EXPIRES_NS,  # what was learned: a path MTU, and how long it lasts
+    GOT_COLUMNS,
+) = range(18)  # fmt: skip
 GOT_LOCAL, GOT_BROADCAST, GOT_MULTICAST, GOT_REDIRECT = 1, 2, 4, 8
 # who uses which row of `flow` and `result`
 FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)

@@ -79,6 +79,7 @@ def all_scenarios() -> list[Scenario]:
         scenarios_ipv6,
         scenarios_multipath,
         scenarios_nexthop,
+        scenarios_pmtu,
         scenarios_regress,
         scenarios_route,
         scenarios_send,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ippath.config.ip_route_get import Asked
     from ippath.config.words import Reader, Wrong
     from ippath.model import Host
+    from ippath.netns import Netns
 
 FEW = 3000  # addresses that the uncompiled path answers before the compiled one has started
 FEW_WHEN_COLD = 100_000
@@ -25,6 +26,10 @@ FEW_WHEN_COLD = 100_000
 host_option: options.Decorator = click.option(
     "--host", "host_path", type=click.Path(exists=True), metavar="HOST", required=True,
     help="Host file (`ip` lines and sysctls) or snapshot.",
+)  # fmt: skip
+after_option: options.Decorator = click.option(
+    "--after", type=click.Path(exists=True, dir_okay=False), metavar="CAPTURE",
+    help="Receive a capture first: the path MTUs that it teaches count.",
 )  # fmt: skip
 four_option: options.Decorator = click.option("-4", "family", flag_value=4, type=int, help="IPv4.")
 six_option: options.Decorator = click.option("-6", "family", flag_value=6, type=int, help="IPv6.")
@@ -78,10 +83,11 @@ def _wrong_text(wrong: Wrong) -> str:
               help="Ask for each address of a file: text, .csv, .parquet or .npy.")  # fmt: skip
 @click.option("--output", "-o", type=click.Path(), metavar="FILE",
               help="With --file: answers as .parquet, .csv, .arrow or .jsonl; else as text.")  # fmt: skip
+@after_option
 @options.quiet_option
 def get(
     words: tuple[str, ...], host_path: str, family: int | None, as_json: bool,
-    addresses: str | None, output: str | None, quiet: bool,
+    addresses: str | None, output: str | None, after: str | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Print the way to ADDRESS exactly as `ip route get` does on such a host.
 
@@ -90,14 +96,15 @@ def get(
     """
     asked = _question(words, family, addresses is None)
     if addresses is not None:
+        if after is not None:
+            raise click.UsageError("--after goes with one address")
         return _get_file(addresses, output, asked, host_path, as_json, quiet)
     if output is not None:
         raise click.UsageError("--output goes with --file")
-    choose_build([], 1)
-    from ippath.netns import Netns
+    choose_build([after] if after else [], 1)
     from ippath.route_get import Question, ask
 
-    netns = Netns(options.load_host(host_path, quiet))
+    netns = _host_after(host_path, after, quiet)
     answer = ask(netns, Question(**asked.fields), asked.destination or 0)
     if answer.error:
         click.echo(answer.error_text, err=True)
@@ -110,6 +117,21 @@ def get(
     else:
         _print_ip(as_json, [answer.to_dict()], answer.text())
     return FINE
+
+
+def _host_after(host_path: str, after: str | None, quiet: bool) -> Netns:
+    """The host, as it is after it received a capture."""
+    from ippath.netns import Netns
+
+    netns = Netns(options.load_host(host_path, quiet))
+    if after is not None:
+        from ippath.capture import open_captures
+
+        with compiling(quiet), open_captures([after]) as source:
+            for batch in source:
+                netns.map_devices(batch, source.interfaces)
+                netns.receive(batch, continue_list=True)
+    return netns
 
 
 def _print_ip(as_json: bool, told: list[dict[str, Any]], text: str) -> None:
@@ -177,20 +199,29 @@ def why(
 
 
 @route.command(short_help="The routes, as `ip route show` prints them.")
-@click.argument("words", nargs=-1, metavar="[table T|all] [dev DEV] [proto P] [root PREFIX] …")
+@click.argument("words", nargs=-1, metavar="[table T|all] [dev DEV] [root PREFIX] … | cache")
 @host_option
 @four_option
 @six_option
 @options.json_option
+@after_option
 @options.quiet_option
 def show(
-    words: tuple[str, ...], host_path: str, family: int | None, as_json: bool, quiet: bool
-) -> int:
+    words: tuple[str, ...], host_path: str, family: int | None, as_json: bool, after: str | None,
+    quiet: bool,
+) -> int:  # fmt: skip
     """Print routes exactly as `ip route show` does on such a host.
 
     Without words the main table of IPv4; `table all` shows everything. Understood: table, dev, via,
     proto, scope, type, src, metric, root, match, exact and a prefix.
+
+    `cache` alone shows what the capture given by --after taught: destinations whose paths have a
+    smaller MTU.
     """
+    if words == ("cache",):
+        return _show_cache(host_path, family or 4, as_json, after, quiet)
+    if after is not None:
+        raise click.UsageError("--after goes with `cache`: nothing else changes")
     from ippath.config.printed_routes import read_selection, route_dict
     from ippath.config.printed_routes import show as show_routes
 
@@ -202,6 +233,16 @@ def show(
     routes = chosen.of(host)
     told = [route_dict(r, chosen.known) for r in routes] if as_json else []
     _print_ip(as_json, told, "" if as_json else show_routes(routes, chosen.known))
+    return FINE
+
+
+def _show_cache(host_path: str, family: int, as_json: bool, after: str | None, quiet: bool) -> int:
+    choose_build([after] if after else [], 1)
+    from ippath.learned import cache_of
+
+    entries = cache_of(_host_after(host_path, after, quiet), family)
+    told = [one.to_dict() for one in entries]
+    _print_ip(as_json, told, "".join(one.text() for one in entries))
     return FINE
 
 

@@ -7,6 +7,7 @@ million routes takes about a second.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -160,8 +161,11 @@ class _Builder:
             row[T.NH_LINKDOWN] = int(nexthop.linkdown)
             row[T.NH_ROUTE] = T.NONE  # filled when all routes have their rows
             row[T.NH_IDENTITY] = len(self.hops) << 16 | k
+            row[T.NH_OWNER] = _owner(key, k)
             if route.nhid:  # an object keeps the way for all routes that go by it
-                row[T.NH_IDENTITY] = OBJECT_IDENTITY + self._member(route, k)
+                number = self._member(route, k)
+                row[T.NH_IDENTITY] = OBJECT_IDENTITY + number
+                row[T.NH_OWNER] = _owner((nexthop.device, nexthop.gateway), number)
             self.nexthop_rows.append(row)
         self.hops[key] = first, len(nexthops)
         return self.hops[key]
@@ -475,6 +479,12 @@ def _group_bounds(nexthops: list[Nexthop]) -> list[int]:
         weight += nexthop.weight
         bounds.append(((weight << 31) + total // 2) // total - 1)
     return bounds
+
+
+def _owner(key: tuple, k: int) -> int:
+    """A number that the k-th next hop of such a route has in every version of the tables."""
+    digest = hashlib.blake2b(repr((key, k)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 2
 
 
 def _matrix(listed: list, columns: int) -> np.ndarray:

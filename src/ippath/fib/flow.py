@@ -5,7 +5,7 @@ from __future__ import annotations
 from ippath.jit import hot
 from ippath.tables import (
     FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK,
-    FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NONE, RES_INFO, RES_NH, RES_ROUTE,
+    FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NONE, RES_EXCEPTION, RES_INFO, RES_NH, RES_ROUTE,
     RES_RULE, RES_TABLE,
 )  # fmt: skip
 
@@ -37,3 +37,4 @@ def no_result(result):
     result[RES_NH] = NONE
     result[RES_RULE] = NONE
     result[RES_TABLE] = NONE
+    result[RES_EXCEPTION] = NONE

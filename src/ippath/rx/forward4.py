@@ -6,6 +6,8 @@ Drops: IP_INHDR (TTL), PKT_TOO_BIG, NOT_SPECIFIED, NEIGH_FAILED.
 
 from __future__ import annotations
 
+from ippath.tx.path_mtu import route_mtu4
+from ippath.fib.exceptions import exception_of
 from ippath.jit import hot
 from ippath.mib import M_IpForwDatagrams, M_IpFragFails, M_IpInHdrErrors
 from ippath.reasons import (
@@ -16,8 +18,7 @@ from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_CARRIER, DEV_LOOPBACK, DEV_MTU, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI,
-    DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, INFO_MTU, MISC_COLLECT, NONE, OPT_SRR,
+    COLLECT_SENT, DEV_CARRIER, DEV_LOOPBACK, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, MISC_COLLECT, OPT_SRR, DST_EXCEPTION, CONF_FORWARD_USE_PMTU,
     OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN, SKB_OPTIONS,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
 )  # fmt: skip
@@ -36,10 +37,9 @@ from ippath.wire.memory import load8, load16be
 def forward_mtu4(h, s):
     """MTU for a forwarded packet: the route's metric, else the device's (kernel: ip_dst_mtu_maybe_forward)."""
     skb = s.skb
-    mtu = h.fib4.info[skb[DST_INFO], INFO_MTU] if skb[DST_INFO] != NONE else 0
-    if mtu == 0:
-        mtu = h.device[skb[DST_DEVICE], DEV_MTU]
-    return min(mtu, 65535)
+    exception = exception_of(s, skb[DST_EXCEPTION], 4, 0, skb[SKB_DST_LO])
+    learned = h.conf[CONF_FORWARD_USE_PMTU] != 0
+    return route_mtu4(h, s, skb[DST_INFO], exception, skb[DST_DEVICE], learned)
 
 
 @hot

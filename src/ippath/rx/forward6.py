@@ -6,6 +6,7 @@ Drops: IP_INADDRERRORS, IP_INHDR (hop limit), PKT_TOO_BIG, NOT_SPECIFIED.
 
 from __future__ import annotations
 
+from ippath.fib.exceptions import exception_of
 from ippath.jit import cold, hot
 from ippath.mib import (
     M_Ip6FragFails, M_Ip6InAddrErrors, M_Ip6InHdrErrors, M_Ip6InTooBigErrors, M_Ip6OutForwDatagrams,
@@ -16,16 +17,14 @@ from ippath.reasons import (
 from ippath.rx.icmpv6_send import icmp6_send, ndisc_send_redirect
 from ippath.rx.packet import DONE, capture_cut, count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_LOOPBACK, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE,
-    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, FM_PIECES, INFO_MTU, INFO_MTU_LOCK,
+    COLLECT_SENT, CONF_FORWARDING6, DEV_CARRIER, DEV_LOOPBACK, DEV_FORCE_FORWARDING6, DEV_MTU6, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, FM_PIECES, INFO_MTU_LOCK, DST_EXCEPTION,
     MISC_COLLECT, NONE, PACKET_HOST, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN,
     SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_SRC_HI, SKB_SRC_LO, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_NO_FORWARD6, T_SCOPE6, T_TTL, note
 from ippath.tx.emit import neighbour_answers
-from ippath.tx.ip_output6 import (
-    MINIMUM_MTU, finish_output6, refragment6, route_mtu6, unfragmentable_part,
-)  # fmt: skip
+from ippath.tx.ip_output6 import MINIMUM_MTU, finish_output6, refragment6, unfragmentable_part
+from ippath.tx.path_mtu import route_mtu6
 from ippath.wire.icmp import (
     ADDRESS_UNREACHABLE, ICMP6_TIME_EXCEEDED, ICMP6_TOO_BIG, ICMP6_UNREACHABLE, NOT_NEIGHBOUR,
 )  # fmt: skip
@@ -36,13 +35,19 @@ from ippath.wire.memory import copy, load8, store8
 
 
 @hot
+def _exception(s):
+    return exception_of(s, s.skb[DST_EXCEPTION], 6, s.skb[SKB_DST_HI], s.skb[SKB_DST_LO])
+
+
+@hot
 def forward_mtu6(h, s):
     """MTU for forwarding: a locked metric, else the device's (kernel: ip6_dst_mtu_maybe_forward)."""
     skb = s.skb
-    mtu = h.device[skb[DST_DEVICE], DEV_MTU6]
+    device = skb[DST_DEVICE]
+    mtu = h.device[device, DEV_MTU6]
     info = skb[DST_INFO]
-    if info != NONE and h.fib6.info[info, INFO_MTU_LOCK] and h.fib6.info[info, INFO_MTU]:
-        mtu = h.fib6.info[info, INFO_MTU]
+    if info != NONE and h.fib6.info[info, INFO_MTU_LOCK]:
+        mtu = route_mtu6(h, s, info, _exception(s), device)
     return max(mtu, MINIMUM_MTU)
 
 
@@ -161,7 +166,8 @@ def ip6_forward(h, s, data, trace):
         count(s, M_Ip6FragFails)
         return drop(s, trace, R_PKT_TOO_BIG)
     skb[SKB_TTL_SPENT] = 1
-    mtu = route_mtu6(h, skb[DST_INFO], out)  # any metric counts from here on, locked or not
+    # from here on any metric counts, locked or not, and what was learned
+    mtu = route_mtu6(h, s, skb[DST_INFO], _exception(s), out)
     if received and (length > mtu or length > received):
         return _forward_in_fragments(h, s, data, trace, mtu)
     if length > mtu:

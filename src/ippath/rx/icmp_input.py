@@ -1,7 +1,7 @@
 """ICMP input (kernel: icmp_rcv, icmp_echo, icmp_timestamp, icmp_unreach; RFC 792).
 
-Errors are checked, counted and told to the socket that they concern; what they teach routes comes
-with the path MTU engine.
+Errors are checked, counted and told to the socket that they concern; they teach the host
+what a path can carry.
 No socket of this host waits for echo replies.
 Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL, IP_INHDR, NO_SOCKET, NOT_SPECIFIED.
 """
@@ -20,9 +20,10 @@ from ippath.reasons import (
     R_UNHANDLED_PROTO,
 )  # fmt: skip
 from ippath.rx.icmp_send import BODY, icmp_reply
+from ippath.rx.path_mtu_input import reported_mtu4, update_pmtu4
 from ippath.rx.packet import capture_cut, copy_captured, count, deliver, drop, unchecked
 from ippath.tables import (
-    CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
+    SOCK_DEVICE, CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
     RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
@@ -36,7 +37,7 @@ from ippath.wire.icmp import (
     ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REASSEMBLY_TIME, UNREACHABLE_CODES,
 )  # fmt: skip
 from ippath.wire.ipv4 import (
-    DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,
+    IPPROTO_ICMP, DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,
 )  # fmt: skip
 from ippath.wire.memory import load8, load16be, load32be, store32be
 
@@ -78,26 +79,29 @@ def _error(s, trace, reason):
 
 @kernel
 def _tell_sender(h, s, data, at, quoted, transport, protocol, end):
-    """Tell the socket that sent what is quoted; is there one (kernel: __udp4_lib_err, tcp_v4_err)?"""
+    """Tell the socket that sent what is quoted; its row or NONE (kernel: __udp4_lib_err, tcp_v4_err)."""
     if protocol != IPPROTO_UDP and protocol != IPPROTO_UDPLITE:
-        return False
+        return NONE
     source, destination = load32be(data, quoted + SOURCE), load32be(data, quoted + DESTINATION)
     ports = load32be(data, transport)
     row = udp_sender(h, s, protocol, 0, source, 0, destination, ports)
     if row == NONE:
-        return False
+        return NONE
     kind, code, info = load8(data, at), load8(data, at + 1), 0
     if kind == ICMP_UNREACHABLE and code == FRAGMENTATION_NEEDED:
         info = load16be(data, at + 6)
     elif kind == ICMP_PARAMETER_PROBLEM:
         info = load8(data, at + 4)
     keep_error(h, s, data, row, transport, end - transport, kind, code, info, 0, destination)
-    return True
+    return row
 
 
 @kernel
-def _icmp_socket_deliver(h, s, data, trace, at, size, ihl):
-    """Hand an error to the protocol that it concerns; errors that concern nobody are counted."""
+def _icmp_socket_deliver(h, s, data, trace, at, size, ihl, mtu):
+    """Hand an error to the protocol that it concerns; errors that concern nobody are counted.
+
+    `mtu` is what the error reports of the path, NONE if nothing.
+    """
     quoted = at + ICMP_HEADER
     transport = quoted + ihl
     if size < ICMP_HEADER + ihl + 8:
@@ -106,10 +110,17 @@ def _icmp_socket_deliver(h, s, data, trace, at, size, ihl):
     if s.skb[SKB_IP] + s.skb[SKB_AVAIL] < transport + 8:
         return capture_cut(s, trace, transport + 8 - s.skb[SKB_IP])
     protocol = load8(data, quoted + PROTOCOL)
-    takes_errors = protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE
     end = min(at + size, s.skb[SKB_IP] + s.skb[SKB_AVAIL])
-    if takes_errors and not _tell_sender(h, s, data, at, quoted, transport, protocol, end):
-        count(s, M_IcmpInErrors)
+    if protocol == IPPROTO_TCP or protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE:
+        socket = _tell_sender(h, s, data, at, quoted, transport, protocol, end)
+        if socket == NONE:
+            count(s, M_IcmpInErrors)
+        elif mtu != NONE:
+            oif = h.socket[socket, SOCK_DEVICE]
+            update_pmtu4(h, s, data, quoted, protocol, oif, mtu, trace)
+    elif protocol == IPPROTO_ICMP and mtu != NONE and load8(data, transport) == ICMP_ECHO_REPLY:
+        # other messages are those of ping sockets (kernel: icmp_err)
+        update_pmtu4(h, s, data, quoted, protocol, NONE, mtu, trace)
     return deliver(s, trace)
 
 
@@ -129,7 +140,12 @@ def _icmp_unreach(h, s, data, trace, at, size, kind, code):
             kind == ICMP_TIME_EXCEEDED and code == REASSEMBLY_TIME
         ):
             return deliver(s, trace)
-    return _icmp_socket_deliver(h, s, data, trace, at, size, ihl)
+    mtu = NONE
+    if kind == ICMP_UNREACHABLE and code == FRAGMENTATION_NEEDED:
+        mtu = reported_mtu4(h, data, at)
+        if mtu == NONE:
+            return deliver(s, trace)
+    return _icmp_socket_deliver(h, s, data, trace, at, size, ihl, mtu)
 
 
 @kernel

@@ -6,6 +6,7 @@ In:  the packet in hand.   Out: a message on its way, or nothing if a condition 
 
 from __future__ import annotations
 
+from ippath.tx.path_mtu import output_mtu4
 from ippath.fib.flow import fill_flow4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import cold, kernel
@@ -19,9 +20,9 @@ from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
 from ippath.tables import (
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
-    CONF_ICMP_RATEMASK, CONF_MULTIPATH4, DEV_LOOPBACK, DEV_MTU, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
+    CONF_ICMP_RATEMASK, CONF_MULTIPATH4, DEV_LOOPBACK, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
     DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
-    FLOW_SPARE, FLOW_SRC_LO, INFO_HOPLIMIT, INFO_MTU, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS,
+    FLOW_SPARE, FLOW_SRC_LO, INFO_HOPLIMIT, MISC_NOW_NS, NONE, PACKET_HOST, PEER_LAST_NS,
     PEER_REDIRECTS, PEER_TOKENS_NS, RES_INFO, RES_NH, RTN_BROADCAST, RTN_MULTICAST, SCRATCH_OPTIONS,
     SCRATCH_PACKET, SKB_AVAIL, SKB_DEVICE, SKB_DST_LO, SKB_FRAG, SKB_IHL, SKB_IP, SKB_LEN, SKB_MARK,
     SKB_OPTIONS, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_SRC_LO, SKB_TOS,
@@ -207,9 +208,7 @@ def icmp_send(h, s, data, trace, kind, code, info):
     if not _peer_limit(h, s, limited, flow[FLOW_OIF], target):
         note(trace, T_ICMP_SEND, kind, code, sender, LIMITED_PEER)
         return
-    mtu = h.fib4.info[s.result[FLOW_OUTPUT, RES_INFO], INFO_MTU]
-    if mtu == 0:
-        mtu = h.device[flow[FLOW_OIF], DEV_MTU]
+    mtu = output_mtu4(h, s, s.result[FLOW_OUTPUT], flow[FLOW_OIF])
     room = min(mtu, QUOTE_LIMIT) - HEADER - options - ICMP_HEADER
     if room <= HEADER:
         return

@@ -21,9 +21,10 @@ from ippath.reasons import (
 )  # fmt: skip
 from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_echo_reply
+from ippath.rx.path_mtu_input import update_pmtu6
 from ippath.rx.packet import capture_cut, consume, count, deliver, drop, unchecked
 from ippath.tables import (
-    CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
+    SOCK_DEVICE, CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
     DEV_SUPPRESS_FRAG_NDISC, DST_NH, DST_ROUTE, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
     SKB_FRAG, SKB_IP, SKB_LEN, SKB_TRANSPORT,
 )  # fmt: skip
@@ -112,9 +113,9 @@ def _error(s, trace, reason):
 
 @kernel
 def _tell_sender(h, s, data, at, transport, protocol, end):
-    """Tell the socket that sent what is quoted; is there one (kernel: __udp6_lib_err, tcp_v6_err)?"""
+    """Tell the socket that sent what is quoted; its row or NONE (kernel: __udp6_lib_err, tcp_v6_err)."""
     if protocol == IPPROTO_TCP:
-        return False
+        return NONE
     quoted = at + ICMP_HEADER
     dst_hi, dst_lo = load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8)
     row = udp_sender(
@@ -122,17 +123,20 @@ def _tell_sender(h, s, data, at, transport, protocol, end):
         dst_hi, dst_lo, load32be(data, transport),
     )  # fmt: skip
     if row == NONE:
-        return False
+        return NONE
     kind, code = load8(data, at), load8(data, at + 1)
     takes = kind == ICMP6_TOO_BIG or kind == ICMP6_PARAMETER_PROBLEM
     info = load32be(data, at + 4) if takes else 0
     keep_error(h, s, data, row, transport, end - transport, kind, code, info, dst_hi, dst_lo)
-    return True
+    return row
 
 
 @kernel
-def _icmpv6_notify(h, s, data, trace, at, size):
-    """Hand an error to the protocol that it concerns; errors that concern nobody are counted."""
+def _icmpv6_notify(h, s, data, trace, at, size, mtu):
+    """Hand an error to the protocol that it concerns; errors that concern nobody are counted.
+
+    `mtu` is what the error reports of the path, NONE if nothing.
+    """
     quoted = at + ICMP_HEADER
     length = size - ICMP_HEADER
     present = min(length, s.skb[SKB_IP] + s.skb[SKB_AVAIL] - quoted)
@@ -146,10 +150,14 @@ def _icmpv6_notify(h, s, data, trace, at, size):
             return capture_cut(s, trace, s.skb[SKB_LEN])
         return _error(s, trace, R_IPV6_BAD_EXTHDR if inner < 0 else R_PKT_TOO_SMALL)
     if protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE or protocol == IPPROTO_TCP:
-        found = _tell_sender(h, s, data, at, quoted + inner, protocol, quoted + present)
-        note(trace, T_QUOTED6, length, protocol, found)
-        if not found:
+        socket = _tell_sender(h, s, data, at, quoted + inner, protocol, quoted + present)
+        note(trace, T_QUOTED6, length, protocol, socket != NONE)
+        if socket == NONE:
             count(s, M_Icmp6InErrors)
+        elif mtu != NONE:
+            update_pmtu6(h, s, data, quoted, h.socket[socket, SOCK_DEVICE], mtu, trace)
+    elif protocol == NEXTHDR_ICMP and mtu != NONE:
+        update_pmtu6(h, s, data, quoted, s.skb[SKB_DEVICE], mtu, trace)
     return deliver(s, trace)
 
 
@@ -192,7 +200,8 @@ def icmpv6_rcv(h, s, data, trace):
     if kind < ICMP6_INFORMATIONAL:  # errors, those of unknown type too
         if kind == ICMP6_TOO_BIG and size < ICMP_HEADER + HEADER:
             return _error(s, trace, R_NOT_SPECIFIED)
-        return _icmpv6_notify(h, s, data, trace, at, size)
+        mtu = load32be(data, at + 4) if kind == ICMP6_TOO_BIG else NONE
+        return _icmpv6_notify(h, s, data, trace, at, size, mtu)
     if kind == ICMP6_ECHO:
         return _echo(h, s, data, trace, at, size)
     if kind == ICMP6_ECHO_REPLY or kind == ICMP6_EXTENDED_ECHO_REPLY:

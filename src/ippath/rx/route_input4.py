@@ -9,6 +9,7 @@ Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SO
 
 from __future__ import annotations
 
+from ippath.fib.exceptions import any_exceptions, use_exception4, owner4
 from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
@@ -25,7 +26,7 @@ from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
-    ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
+    MISC_NOW_NS, EXC_GATEWAY_LO, EXC_GATEWAY_HI, EXC_GATEWAY_FAMILY, DST_EXCEPTION, ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
     CONF_EARLY_DEMUX, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO,
@@ -181,6 +182,7 @@ def _attach(s, kind, local, device, identity):
     skb[DST_GATEWAY_FAMILY] = 0
     skb[DST_MULTIPATH] = 0
     skb[DST_REDIRECT] = 0
+    skb[DST_EXCEPTION] = NONE
 
 
 @hot
@@ -194,6 +196,19 @@ def _error_route(s, trace, error):
     _attach(s, RTN_UNREACHABLE, 0, LOOPBACK_DEVICE, _fresh_identity(s))
     s.skb[DST_ERROR] = error
     return CONTINUE
+
+
+@cold
+def _bind_exception(h, s, nh):
+    """Take what was learned about the destination (kernel: find_exception, rt_bind_exception)."""
+    skb = s.skb
+    now = s.misc[MISC_NOW_NS]
+    row = use_exception4(s, now, owner4(h, nh), skb[SKB_DST_LO])
+    skb[DST_EXCEPTION] = row
+    if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
+        skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
+        skb[DST_GATEWAY_HI] = s.exception[row, EXC_GATEWAY_HI]
+        skb[DST_GATEWAY_LO] = s.exception[row, EXC_GATEWAY_LO]
 
 
 @hot
@@ -228,6 +243,8 @@ def _make_forward_route(h, s, data, trace, kind):
     skb[DST_GATEWAY_FAMILY] = family
     skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
     skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
+    if any_exceptions(s):
+        _bind_exception(h, s, nh)
     if out == device:
         gateway = skb[DST_GATEWAY_LO] if family == 4 else 0
         skb[DST_REDIRECT] = _wants_redirect(h, out, skb[SKB_SRC_LO], gateway, valid)

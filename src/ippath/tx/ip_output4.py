@@ -6,6 +6,7 @@ fragments but the first (RFC 791 section 3.1).
 
 from __future__ import annotations
 
+from ippath.tx.path_mtu import next_hop, output_mtu4
 from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
@@ -13,9 +14,7 @@ from ippath.mib import (
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
 )  # fmt: skip
 from ippath.tables import (
-    DEV_LOOPBACK, DEV_MTU, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, INFO_MTU, MISC_OWN_IIF,
-    MISC_QUIET, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_INFO, RES_NH, RES_TYPE,
-    RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
+    RES_NH, DEV_LOOPBACK, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NONE, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
@@ -26,17 +25,6 @@ from ippath.wire.ipv4 import (
     OFFSET_MASK, TOTAL_LENGTH, TTL, VERSION_IHL,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, load16be, load32be, store8, store16be
-
-LARGEST_MTU = 0xFFFF  # IP_MAX_MTU
-
-
-@kernel
-def route_mtu4(h, info, device):
-    """MTU of a route: its own, or that of its device (kernel: ip_mtu)."""
-    mtu = h.device[device, DEV_MTU]
-    if info != NONE and h.fib4.info[info, INFO_MTU]:
-        mtu = h.fib4.info[info, INFO_MTU]
-    return min(mtu, LARGEST_MTU)
 
 
 @hot
@@ -208,14 +196,12 @@ def ip_output4(h, s, trace, at, size, mtu):
     """
     flow, result, fib = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT], h.fib4
     s.counters[M_IpOutRequests] += 1
-    device, nh = flow[FLOW_OIF], result[RES_NH]
+    device, kind, nh = flow[FLOW_OIF], result[RES_TYPE], result[RES_NH]
     hi, lo, family = 0, flow[FLOW_DST_LO], 4
-    if nh != NONE and result[RES_TYPE] == RTN_UNICAST and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
-        family = fib.nexthop[nh, NH_GATEWAY_FAMILY]
-        hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
+    if kind == RTN_UNICAST:
+        family, hi, lo = next_hop(fib, s, result, hi, lo, 4)
     if mtu == NONE:
-        mtu = route_mtu4(h, result[RES_INFO], device)
-    kind = result[RES_TYPE]
+        mtu = output_mtu4(h, s, result, device)
     # sockets see the device that has the address, not the one by which packets come back
     iif = fib.nexthop[nh, NH_DEVICE] if nh != NONE and kind == RTN_LOCAL else device
     s.misc[MISC_OWN_IIF] = iif

@@ -4,6 +4,7 @@ ip6_finish_output2; RFC 8200 section 4.5).
 
 from __future__ import annotations
 
+from ippath.tx.path_mtu import next_hop
 from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
@@ -12,9 +13,7 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    DEV_LOOPBACK, DEV_MTU6, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES,
-    INFO_MTU, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE, RES_NH,
-    RES_TYPE, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
+    RES_NH, DEV_LOOPBACK, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NONE, RES_TYPE, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_LOOPED6, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
@@ -27,17 +26,7 @@ from ippath.wire.ipv6 import (
 from ippath.wire.memory import copy, load8, load64be, store8, store16be, store32be
 
 MINIMUM_MTU = 1280
-LARGEST_MTU = 0xFFFF + HEADER  # IP6_MAX_MTU
 LINK_ROOM = 16  # LL_RESERVED_SPACE of devices without and with Ethernet headers
-
-
-@hot
-def route_mtu6(h, info, device):
-    """MTU of a route: its own, or that of its device (kernel: ip6_mtu)."""
-    mtu = h.device[device, DEV_MTU6]
-    if info != NONE and h.fib6.info[info, INFO_MTU]:
-        mtu = h.fib6.info[info, INFO_MTU]
-    return min(mtu, LARGEST_MTU)
 
 
 @cold
@@ -187,8 +176,7 @@ def ip_output6(h, s, trace, size, mtu):
         return
     hi, lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
     group = is_multicast(load64be(s.scratch, DESTINATION))
-    if nh != NONE and fib.nexthop[nh, NH_GATEWAY_FAMILY]:
-        hi, lo = fib.nexthop[nh, NH_HI], fib.nexthop[nh, NH_LO]
+    _, hi, lo = next_hop(fib, s, result, hi, lo, 6)
     if not group and not neighbour_answers(h, trace, device, 6, hi, lo):
         return
     # sockets see the device that has the address, not the one by which packets come back

@@ -6,6 +6,7 @@ In:  one row ASK_* that holds for all, and the destinations.   Out: a row GOT_* 
 
 from __future__ import annotations
 
+from ippath.fib.exceptions import bind_exception6
 from ippath.fib.local import has_joined
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import open_bytes, open_state, open_tables
@@ -13,7 +14,7 @@ from ippath.jit import entry, kernel
 from ippath.rx.packet import CONTINUE
 from ippath.rx.route_input4 import ip_route_input_slow
 from ippath.tables import (
-    ADDR_HI, ADDR_LO, ASK_FAMILY, ASK_IIF, ASK_MARK, ASK_OIF, ASK_PORTS, ASK_PROTOCOL, ASK_SRC_HI,
+    RES_EXCEPTION, MISC_NOW_NS, GOT_MTU, GOT_LOCKED, GOT_EXPIRES_NS, EXC_MTU, EXC_LOCKED, EXC_GATEWAY_LO, EXC_GATEWAY_HI, EXC_GATEWAY_FAMILY, EXC_EXPIRES_NS, DST_EXCEPTION, ADDR_HI, ADDR_LO, ASK_FAMILY, ASK_IIF, ASK_MARK, ASK_OIF, ASK_PORTS, ASK_PROTOCOL, ASK_SRC_HI,
     ASK_SRC_LO, ASK_SRC_SET, ASK_TOS, ASK_UID, CONF_FORWARDING6, DST_DEVICE, DST_ERROR,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_LOCAL, DST_NH, DST_REDIRECT, DST_ROUTE,
     DST_RULE, DST_TABLE, DST_TYPE, EINVAL, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH,
@@ -44,6 +45,7 @@ def _nothing(got, row, error):
     got[row, GOT_GATEWAY_FAMILY] = 0
     got[row, GOT_SRC_SET] = 0
     got[row, GOT_FLAGS] = 0
+    got[row, GOT_MTU] = got[row, GOT_LOCKED] = got[row, GOT_EXPIRES_NS] = 0
 
 
 @kernel
@@ -90,6 +92,24 @@ def _output4(h, s, ask, destination, got, row, trace):
     got[row, GOT_SRC_LO] = flow[FLOW_SRC_LO]
     if nh != NONE and fib.nexthop[nh, NH_SCOPE] == SCOPE_LINK:
         _gateway(fib, nh, got, row)
+    if nh != NONE:
+        _learned(s, result[RES_EXCEPTION], got, row)
+
+
+@kernel
+def _learned(s, exception, got, row):
+    """What is known of the destination itself (kernel: rt_fill_info, rt6_fill_node)."""
+    if exception == NONE:
+        return
+    entry = s.exception[exception]
+    left = entry[EXC_EXPIRES_NS] - s.misc[MISC_NOW_NS]
+    if entry[EXC_EXPIRES_NS] and left > 0:
+        got[row, GOT_EXPIRES_NS] = left
+        got[row, GOT_MTU], got[row, GOT_LOCKED] = entry[EXC_MTU], entry[EXC_LOCKED]
+    if entry[EXC_GATEWAY_FAMILY]:
+        got[row, GOT_GATEWAY_FAMILY] = entry[EXC_GATEWAY_FAMILY]
+        got[row, GOT_GATEWAY_HI] = entry[EXC_GATEWAY_HI]
+        got[row, GOT_GATEWAY_LO] = entry[EXC_GATEWAY_LO]
 
 
 @kernel
@@ -143,6 +163,8 @@ def _input4(h, s, data, ask, destination, got, row, trace):
         got[row, GOT_GATEWAY_FAMILY] = skb[DST_GATEWAY_FAMILY]
         got[row, GOT_GATEWAY_HI] = skb[DST_GATEWAY_HI]
         got[row, GOT_GATEWAY_LO] = skb[DST_GATEWAY_LO]
+    if kind == RTN_UNICAST:
+        _learned(s, skb[DST_EXCEPTION], got, row)
 
 
 @kernel
@@ -167,6 +189,8 @@ def _look_up_input6(h, s, ask, hi, lo, trace):
     flow[FLOW_STRICT] = is_link_local(hi) or is_multicast(hi) or is_loopback(hi, lo)
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
+    if error == 0:
+        bind_exception6(h, s, s.misc[MISC_NOW_NS], s.result[FLOW_OUTPUT], hi, lo)
     return error
 
 
@@ -195,6 +219,7 @@ def _ask6(h, s, ask, hi, lo, got, row, trace):
         got[row, GOT_FLAGS] = GOT_LOCAL
     if fib.nexthop[nh, NH_GATEWAY_FAMILY]:
         _gateway(fib, nh, got, row)
+    _learned(s, result[RES_EXCEPTION], got, row)
     info = result[RES_INFO]
     if fib.info[info, INFO_PREFSRC_SET]:
         got[row, GOT_SRC_SET] = 1

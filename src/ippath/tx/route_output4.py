@@ -7,6 +7,7 @@ Out: the OUTPUT rows of `state.flow` and `state.result`; returns 0 or an errno.
 
 from __future__ import annotations
 
+from ippath.fib.exceptions import bind_exception4
 from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import is_local4
 from ippath.fib.lookup4 import fib_lookup4
@@ -15,7 +16,7 @@ from ippath.fib.nexthop_group import select_member
 from ippath.fib.search import leaf_node, search4
 from ippath.jit import kernel
 from ippath.tables import (
-    ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
+    MISC_NOW_NS, ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
     FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST, INFO_OBJECT,
     INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_SCOPE, INFO_TYPE, NH_BOUND, NH_DEVICE,
@@ -227,4 +228,5 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
     nh = result[RES_NH]
     if flow[FLOW_SRC_LO] == 0:
         flow[FLOW_SRC_LO] = preferred_source(h, info, nh)
+    bind_exception4(h, s, s.misc[MISC_NOW_NS], result, destination)
     return _make_route(h, flow, result, fib.nexthop[nh, NH_DEVICE])

@@ -4,11 +4,12 @@ ipv6_dev_get_saddr; RFC 6724 as Linux does it).
 
 from __future__ import annotations
 
+from ippath.fib.exceptions import bind_exception6
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.jit import kernel
 from ippath.mib import M_Ip6OutNoRoutes
 from ippath.tables import (
-    ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
+    MISC_NOW_NS, ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER, FLOW_PROTOCOL,
@@ -250,6 +251,7 @@ def look_up_output6(
     error, _ = fib_lookup6(h, s, row, trace)
     if error == 0:
         flow[FLOW_OIF] = device_out6(h, result)
+        bind_exception6(h, s, s.misc[MISC_NOW_NS], result, dst_hi, dst_lo)
     return error
 
 
@@ -278,6 +280,8 @@ def choose_source6(h, s, used, error, oif, trace):
             error, _ = fib_lookup6(h, s, used, trace)
             if error == 0:
                 flow[FLOW_OIF] = device_out6(h, result)
+                hi, lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
+                bind_exception6(h, s, s.misc[MISC_NOW_NS], result, hi, lo)
     if error == ENETUNREACH:
         s.counters[M_Ip6OutNoRoutes] += 1
     return error

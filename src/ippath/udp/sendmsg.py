@@ -7,6 +7,7 @@ Out: packets in the output arena; in each row 0 or an errno.
 
 from __future__ import annotations
 
+from ippath.tx.path_mtu import is_mtu_locked4, output_mtu4, output_mtu6
 from ippath.handles import open_bytes, open_column, open_messages, open_state, open_tables
 from ippath.jit import entry, kernel
 from ippath.mib import (
@@ -15,9 +16,9 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    COLLECT_SENT, CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, DEV_MTU6, EACCES, EINVAL, EIO,
+    RES_EXCEPTION, COLLECT_SENT, CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, DEV_MTU6, EACCES, EINVAL, EIO,
     EMSGSIZE, ENETUNREACH, ENODEV, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
-    INFO_HOPLIMIT, INFO_MTU_LOCK, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_OUT_BYTES,
+    INFO_HOPLIMIT, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_OUT_BYTES,
     MISC_OUT_ROWS, MISC_QUIET, NONE, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
     RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
     SENDS_QUIET, SENDS_UNSUMMED, SENDS_WHOLE, SEND_COVERAGE, SEND_DPORT, SEND_DST_HI, SEND_DST_LO,
@@ -26,8 +27,8 @@ from ippath.tables import (
     SEND_SEGMENT, SEND_SPORT, SEND_SRC_HI, SEND_SRC_LO, SEND_TOS, SEND_TTL, SEND_UNICAST_OIF,
     SKB_FRAME,
 )  # fmt: skip
-from ippath.tx.ip_output4 import ip_output4, route_mtu4
-from ippath.tx.ip_output6 import ip_output6, route_mtu6
+from ippath.tx.ip_output4 import ip_output4
+from ippath.tx.ip_output6 import ip_output6
 from ippath.tx.loopback import loops_soon_full
 from ippath.tx.route_output4 import route_output4
 from ippath.tx.route_output6 import choose_source6, look_up_output6
@@ -155,7 +156,8 @@ def _send4(h, s, m, row, data, start, size):
     flow, info = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT, RES_INFO]
     mode, cuts = m[row, SEND_PMTUDISC], _cuts(m[row, SEND_PMTUDISC])
     device_mtu = h.device[flow[FLOW_OIF], DEV_MTU]
-    path_mtu = route_mtu4(h, info, flow[FLOW_OIF])
+    result = s.result[FLOW_OUTPUT]
+    path_mtu = output_mtu4(h, s, result, flow[FLOW_OIF])
     mtu = device_mtu if mode >= PMTUDISC_PROBE else path_mtu
     if mtu < LEAST_MTU4:
         return ENETUNREACH
@@ -168,7 +170,7 @@ def _send4(h, s, m, row, data, start, size):
     segment = _segments(m, row, size, HEADER4 + UDP_HEADER, mtu)
     if segment < 0:
         return -segment
-    locked = info != NONE and h.fib4.info[info, INFO_MTU_LOCK] != 0
+    locked = is_mtu_locked4(h, s, info, result[RES_EXCEPTION])
     hops = _hops4(h, s, m, row)
     buf, protocol, done, index = s.scratch, m[row, SEND_PROTOCOL], 0, 0
     lite = protocol != IPPROTO_UDP
@@ -233,7 +235,7 @@ def _hops6(h, s, m, row):
 def _mtu6(h, s, m, row):
     """What one packet may hold (kernel: ip6_setup_cork)."""
     device = s.flow[FLOW_OUTPUT, FLOW_OIF]
-    mtu = route_mtu6(h, s.result[FLOW_OUTPUT, RES_INFO], device)
+    mtu = output_mtu6(h, s, s.result[FLOW_OUTPUT], device)
     if m[row, SEND_PMTUDISC] >= PMTUDISC_PROBE:
         mtu = h.device[device, DEV_MTU6]
     if m[row, SEND_MTU]:

@@ -17,7 +17,7 @@ from ippath.netns import Netns, Taken
 from ippath.verify.compare import LATE
 from ippath.verify.outcome import Answer, Datagram, Outcome
 from ippath.verify.scenario import (
-    WITH_PACKETS, Burst, Inject, RouteGet, Run, Scenario, Send, Step, Together, Wait,
+    WITH_PACKETS, Burst, Inject, RouteGet, Run, Scenario, Send, ShowCache, Step, Together, Wait,
 )  # fmt: skip
 
 START_NS = 1_700_000_000 * 10**9
@@ -200,6 +200,9 @@ class _Session:
             outcome = Outcome("send", (str(step.socket),))
             self.now = self.clock()
             outcome.said = self.send(step)
+        elif isinstance(step, ShowCache):
+            outcome = Outcome("cache", (str(step.family),))
+            outcome.said = cache_text(self.netns, step.family)
         else:
             assert isinstance(step, RouteGet)
             outcome = Outcome("route", (" ".join(step.words),))
@@ -228,6 +231,13 @@ class _Session:
             return str(problem)
         text = answer.error_text if answer.error else answer.text()
         return text.strip()
+
+
+def cache_text(netns: Netns, family: int) -> str:
+    """What `ip route show cache` prints."""
+    from ippath.learned import cache_of
+
+    return "\n".join(one.text().rstrip() for one in cache_of(netns, family))
 
 
 def as_printed(address: str) -> str:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import itertools
 import os
 import pickle
+import re
 import select
 import signal
 import socket
@@ -35,7 +37,7 @@ from ippath.verify.namespace import (
 from ippath.verify.normal import Normal, is_noise
 from ippath.verify.outcome import Answer, Datagram, Outcome
 from ippath.verify.scenario import (
-    Burst, Inject, RouteGet, Run, Scenario, Send, Step, Together, Wait,
+    Burst, Inject, RouteGet, Run, Scenario, Send, ShowCache, Step, Together, Wait,
 )  # fmt: skip
 
 SO_BINDTODEVICE, SO_REUSEADDR, SO_REUSEPORT, UDP_NO_CHECK6_RX = 25, 2, 15, 102
@@ -336,6 +338,11 @@ class Session:
             outcome = Outcome("route", (" ".join(step.words),), time_ns=_now())
             outcome.said = self.route_get(step.words)
             yield self.collect(outcome)
+        elif isinstance(step, ShowCache):
+            outcome = Outcome("cache", (str(step.family),), time_ns=_now())
+            told = self.ip(f"-{step.family}", "route", "show", "cache")
+            outcome.said = sorted_entries(told, step.family)
+            yield self.collect(outcome)
         else:
             self.change(step)
 
@@ -407,8 +414,11 @@ class Session:
         return ""
 
     def route_get(self, words: tuple[str, ...]) -> str:
-        command = ["ip", *(["-6"] if ":" in words[0] else []), "route", "get", *words]
-        done = subprocess.run(command, text=True, capture_output=True)
+        return self.ip("-6" if ":" in words[0] else "-4", "route", "get", *words)
+
+    def ip(self, *words: str) -> str:
+        """What an `ip` command prints."""
+        done = subprocess.run(["ip", *words], text=True, capture_output=True)
         return (done.stdout or done.stderr).strip()
 
     def collect(self, outcome: Outcome) -> Outcome:
@@ -471,6 +481,13 @@ def _ancillary(control: list[tuple[int, int, bytes]]) -> dict[str, Any]:
             }  # fmt: skip
             found[names[level, kind]] = number
     return found
+
+
+def sorted_entries(told: str, family: int) -> str:
+    """What `ip route show cache` printed by destination: Linux follows a hash of its own."""
+    entries = re.findall(r"[^\n]+\n +[^\n]+|[^\n]+" if family == 4 else r"[^\n]+", told)
+    entries.sort(key=lambda text: int(ipaddress.ip_address(text.split()[0])))
+    return "\n".join(text.rstrip() for text in entries)
 
 
 def _now() -> int:

@@ -72,7 +72,14 @@ class RouteGet:
     words: tuple[str, ...]
 
 
-Step = Inject | Burst | Together | Wait | Run | Send | RouteGet
+@dataclass(frozen=True)
+class ShowCache:
+    """Ask what was learned about destinations, as `ip route show cache` does."""
+
+    family: int = 4
+
+
+Step = Inject | Burst | Together | Wait | Run | Send | RouteGet | ShowCache
 WITH_PACKETS = (Inject, Burst, Together)
 
 

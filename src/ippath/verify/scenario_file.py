@@ -14,6 +14,7 @@
         ip 66.0.0.1 > 10.0.0.1 / udp 1000 > 2000
     send 0 to 10.0.0.2:1000 / "hello"
     route get 10.0.0.9
+    route show -6 cache
 
 Host lines before the first step make the host, those behind it change it.  A comment behind a packet
 is its label.  docs/kernel.md describes the format.
@@ -33,7 +34,7 @@ from ippath.config.words import (
 from ippath.verify.on_kernel import RAW_IP_KINDS
 from ippath.verify.packet_text import describe, read_packet
 from ippath.verify.scenario import (
-    Burst, Inject, RouteGet, Run, Scenario, Send, Step, Together, Wait,
+    Burst, Inject, RouteGet, Run, Scenario, Send, ShowCache, Step, Together, Wait,
 )  # fmt: skip
 
 LONGEST_LIST = 8  # net.core.gro_normal_batch
@@ -132,6 +133,12 @@ class _Parser:
             if not words:
                 raise Wrong(None, "expected the address to get a route for")
             self.steps.append(RouteGet(words))
+        elif [w.text for w in line.words[:2]] == ["route", "show"]:
+            self.flush_change()
+            words = tuple(w.text for w in line.words[2:])
+            if words not in (("cache",), ("-6", "cache")):
+                raise Wrong(line.words[-1], "expected `cache` or `-6 cache` after `route show`")
+            self.steps.append(ShowCache(6 if words[0] == "-6" else 4))
         elif first not in OWN and (meant := nearest(first, self.readers, 0.7)):
             raise Wrong(line.words[0], f"expected a step or a line of a host, not {first!r}", meant)
         else:
@@ -269,6 +276,8 @@ def _step_lines(step: Step, ethernet: dict[str, bool]) -> list[str]:
         return [f"wait {step.seconds:g}"]
     if isinstance(step, RouteGet):
         return [f"route get {' '.join(step.words)}"]
+    if isinstance(step, ShowCache):
+        return [f"route show {'-6 ' if step.family == 6 else ''}cache"]
     if isinstance(step, Send):
         return [_send_line(step)]
     is_frame = ethernet.get(step.device, False)

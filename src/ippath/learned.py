@@ -1,0 +1,112 @@
+"""What a host learned about destinations, listed: smaller path MTUs (`ip route show cache`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ippath import tables as T
+from ippath.config.values import address_text
+from ippath.model import Route
+from ippath.route_get import whole
+
+if TYPE_CHECKING:
+    from ippath.netns import Netns
+
+MAIN = 254
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One destination about which something is known (kernel: fib_nh_exception, rt6_exception)."""
+
+    family: int
+    destination: int
+    device: str
+    gateway_family: int  # 0: the destination is on the link
+    gateway: int
+    mtu: int
+    locked: bool  # the MTU may not be probed: packets leave without DF
+    expires: int  # seconds
+    used: bool  # IPv4: a packet took it since; Linux lists no others
+    route: Route  # to which it is the exception
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry with the keys of `ip -j route show cache`."""
+        told: dict[str, Any] = {"dst": address_text(self.family, self.destination)}
+        if self.gateway_family == self.family:
+            told["gateway"] = address_text(self.family, self.gateway)
+        elif self.gateway_family:
+            host = address_text(self.gateway_family, self.gateway)
+            told["via"] = {"family": f"inet{self.gateway_family}", "host": host}
+        told["dev"] = self.device
+        if self.family == 6:
+            told["metric"] = self.route.metric
+        told["flags"] = []
+        if self.family == 4:
+            told["cache"] = []
+        told["expires"] = self.expires
+        told["metrics"] = [{"mtu": self.mtu}]
+        if self.family == 6:
+            told["pref"] = self.route.preference
+        return told
+
+    def text(self) -> str:
+        """The entry as `ip route show cache` prints it, spaces at the ends of lines too."""
+        told = self.to_dict()
+        via = told.get("via")
+        gateway = told.get("gateway") or (via and f"{via['family']} {via['host']}")
+        words = [told["dst"], *(["via", gateway] if gateway else []), "dev", self.device]
+        mtu = f"expires {self.expires}sec mtu {'lock ' if self.locked else ''}{self.mtu}"
+        if self.family == 4:
+            return f"{' '.join(words)} \n    cache {mtu} \n"
+        return f"{' '.join(words)} metric {told['metric']} {mtu} pref {told['pref']}\n"
+
+
+def learned(netns: Netns, family: int | None = None) -> list[Learned]:
+    """All that is known and not over, by family and destination."""
+    now = int(netns.state.misc[T.MISC_NOW_NS])
+    top = int(netns.state.exc_misc[T.EM_TOP])
+    entries = netns.state.exception[:top]
+    families = (4, 6) if family is None else (family,)
+    known = np.isin(entries[:, T.EXC_FAMILY], families) & (entries[:, T.EXC_EXPIRES_NS] > now)
+    found = [one for row in np.flatnonzero(known) for one in _entry(netns, int(row), now)]
+    return sorted(found, key=lambda one: (one.family, one.destination, one.device, one.gateway))
+
+
+def _entry(netns: Netns, row: int, now: int) -> Iterator[Learned]:
+    """The entry in a row; nothing if its route is gone."""
+    from ippath.fib.exceptions import exception_route
+
+    entry = netns.state.exception[row]
+    tables, state = netns.handles_to_ask()
+    place = np.zeros(2, np.int64)
+    exception_route(tables, state, row, place)
+    if place[0] < 0:
+        return
+    family = int(entry[T.EXC_FAMILY])
+    fib = netns.tables.fib4 if family == 4 else netns.tables.fib6
+    hop = fib.nexthop[place[1]]
+    gateway = hop[T.NH_GATEWAY_FAMILY], hop[T.NH_HI], hop[T.NH_LO]
+    if entry[T.EXC_GATEWAY_FAMILY]:
+        gateway = entry[T.EXC_GATEWAY_FAMILY], entry[T.EXC_GATEWAY_HI], entry[T.EXC_GATEWAY_LO]
+    yield Learned(
+        family,
+        whole(entry[T.EXC_HI], entry[T.EXC_LO]),
+        netns.host.devices[hop[T.NH_DEVICE]].name,
+        int(gateway[0]),
+        whole(gateway[1], gateway[2]) if gateway[0] else 0,
+        int(entry[T.EXC_MTU]),
+        bool(entry[T.EXC_LOCKED]),
+        (int(entry[T.EXC_EXPIRES_NS]) - now) // 10**9,
+        family == 6 or bool(entry[T.EXC_USED]),
+        netns.routes(family)[place[0]],
+    )
+
+
+def cache_of(netns: Netns, family: int) -> list[Learned]:
+    """What `ip route show cache` lists: the main table's, in IPv4 what packets took."""
+    return [one for one in learned(netns, family) if one.used and one.route.table == MAIN]
