@@ -16,7 +16,7 @@ from ippath import tables as T
 from ippath.config import parse_host
 from ippath.fib import directory as module
 from ippath.fib.build import halves
-from ippath.fib.directory import DENSE, directory, first_bits
+from ippath.fib.directory import DENSE, chunks, directory, first_bits
 from ippath.fib.search import FLIP, search4, search6
 from ippath.jit import COMPILED
 from tests.packets import ip
@@ -29,7 +29,9 @@ def clustered(draw: st.DrawFn, bits: int) -> list[int]:
         anchor = draw(
             st.integers(0, (1 << bits) - 1) | st.sampled_from([0, (1 << bits) - 1, 1 << 64])
         )
-        step = 1 << draw(st.integers(0, bits - 8))
+        even = draw(st.sampled_from([0, 8, 14]))  # the edges of slots and chunks
+        anchor = anchor >> even << even
+        step = 1 << draw(st.integers(even, bits - 8))
         for k in range(draw(st.integers(1, 3 * DENSE))):
             starts.add((anchor + k * step) % (1 << bits))
     return sorted(starts)
@@ -43,7 +45,7 @@ def split(starts: list[int]) -> tuple[np.ndarray, np.ndarray]:
     )  # fmt: skip
 
 
-def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
+def fib_of(starts: list[int], bits: int, first: int, chunked: bool = False) -> T.Fib:
     """A table of these intervals behind `first` others; the leaf of each is its number."""
     before = np.zeros(first, np.int64)
     pairs = [halves(s) for s in starts]
@@ -54,7 +56,11 @@ def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
     place = 5  # of another table
     top = np.concatenate([np.zeros(place, np.int64), directory(*split(starts), bits, first, place)])
     shift = min(bits, 64) - first_bits(bits, len(starts))
-    table = np.array([[254, first, len(starts), place, shift]], np.int64)
+    chunk_place = T.NONE
+    if chunked:
+        chunk_place = len(top)
+        top = np.concatenate([top, chunks(split(starts)[1], first)])
+    table = np.array([[254, first, len(starts), place, shift, chunk_place]], np.int64)
     nothing = np.zeros((0, 1), np.int64)
     return T.Fib(
         table=table, start_hi=np.concatenate([before, high]),
@@ -64,12 +70,12 @@ def fib_of(starts: list[int], bits: int, first: int) -> T.Fib:
 
 
 @pytest.mark.skipif(COMPILED, reason="calls the search by itself, which runs uncompiled")
-@pytest.mark.parametrize("bits", [32, 128])
+@pytest.mark.parametrize(("bits", "chunked"), [(32, False), (32, True), (128, False)])
 @given(data=st.data())
-def test_a_search_through_directories(bits: int, data: st.DataObject) -> None:
+def test_a_search_through_directories(bits: int, chunked: bool, data: st.DataObject) -> None:
     starts = data.draw(st.composite(lambda draw: clustered(draw, bits))())
     first = data.draw(st.sampled_from([0, 7]))
-    fib = fib_of(starts, bits, first)
+    fib = fib_of(starts, bits, first, chunked)
     end = 1 << bits
     near = st.sampled_from(starts).flatmap(
         lambda s: st.sampled_from([(s + d) % end for d in (-1, 0, 1)])
@@ -124,8 +130,12 @@ def routes_and_targets(family: int) -> tuple[list[str], list[int]]:
     return lines, sorted(targets)
 
 
-@pytest.mark.parametrize("family", [4, 6])
-def test_dense_tables_route_as_the_longest_prefix_says(family: int) -> None:
+@pytest.mark.parametrize(("family", "large"), [(4, False), (4, True), (6, False)])
+def test_dense_tables_route_as_the_longest_prefix_says(
+    family: int, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:  # as if they had a million routes: chunks, and prefetching of what they lead to
+        monkeypatch.setattr(module, "LARGE", 10)
     prefixes, targets = routes_and_targets(family)
     lines = [
         "link set lo up", "link add eth0 type veth", "link set eth0 up",
@@ -138,6 +148,7 @@ def test_dense_tables_route_as_the_longest_prefix_says(family: int) -> None:
     networks = [ipaddress.ip_network(p) for p in prefixes]
     addresses = [ipaddress.ip_address(t) for t in targets]
     batch = PacketBatch.from_packets([ip(source, str(a)) for a in addresses], device=1)
+    assert (netns.tables.fib4.table[:, T.TABLE_CHUNKS] != T.NONE).any() == large
     found = netns.receive(batch).route
     known = netns.routes(family)
     for address, row in zip(addresses, found):

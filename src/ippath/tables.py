@@ -51,8 +51,12 @@ GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
 (
     TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP,
     TABLE_SHIFT,  # bits of an address (its high half) below the first level of the directory
+    TABLE_CHUNKS,  # large tables of IPv4: their place in `Fib.top`, or NONE
     TABLE_COLUMNS,
-) = range(6)  # fmt: skip
+) = range(7)  # fmt: skip
+# chunks of a large table (ippath.fib.directory): bits of an address below a chunk and below its slots
+CHUNK_BITS, SLOT_BITS = 14, 8
+CHUNK_CROWDED = 1  # a bit that no chunk has otherwise
 # a directory of starts that lie close together (ippath.fib.directory): this header, then the entries
 SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = range(7)
 # a node is one prefix of one table; NODE_PARENT is the next shorter prefix that covers it

@@ -17,10 +17,11 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.fib.blocks import RouteBlock
-from ippath.fib.directory import directory, first_bits
+from ippath.fib.directory import chunks, directory, first_bits, has_chunks
 from ippath.fib.multipath import mix32
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
+from ippath.prefix.pages import together
 from ippath.model import (
     ROUTE_TYPES, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Host, Nexthop, Route, Rule,
 )  # fmt: skip
@@ -28,6 +29,7 @@ from ippath.model import (
 FLIP = -(1 << 63)
 _hash = plain(mix32)
 OBJECT_IDENTITY = 1 << 48  # keeps next hop objects apart from next hops of routes
+WORDS_OF_A_LINE = 8
 DIRECTORY_LEAST = 64  # tables with more intervals get a directory by the first 16 bits
 PREFERENCE = {"low": 1, "medium": 2, "high": 3}
 _ACTIONS = {
@@ -287,6 +289,10 @@ class _Builder:
             place = self.sizes["top"]
             row[T.TABLE_TOP] = place
             self._add("top", directory(high, low, self.bits, first, place))
+        row[T.TABLE_CHUNKS] = T.NONE
+        if has_chunks(self.bits, len(high)):
+            self._add("top", np.zeros(-self.sizes["top"] % WORDS_OF_A_LINE, np.int64))
+            row[T.TABLE_CHUNKS] = self._add("top", chunks(low, first))
         words = self._leaf_words(nodes, of_prefix, these, first_node)
         self._add("leaf", np.where(leaf >= 0, words[leaf], T.NONE) if len(words) else leaf)
         self._add("start_hi", high)
@@ -431,8 +437,8 @@ class _Builder:
             table=_matrix(self.table_rows, T.TABLE_COLUMNS),
             start_hi=self._starts("start_hi") ^ FLIP if flip else np.zeros(1, np.int64),
             start_lo=self._starts("start_lo") ^ flip,
-            leaf=np.concatenate(self.parts["leaf"] or [np.full(1, T.NONE, np.int64)]),
-            top=np.concatenate(self.parts["top"] or [np.zeros(1, np.int64)]).astype(np.int64),
+            leaf=together(self.parts["leaf"] or [np.full(1, T.NONE, np.int64)]),
+            top=together(self.parts["top"] or [np.zeros(1, np.int64)]),
             node=self._whole("node", T.NODE_COLUMNS),
             route=route,
             info=info,

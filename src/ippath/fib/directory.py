@@ -5,6 +5,12 @@ that holds its first address.  Where more than DENSE intervals start within one 
 of 20 bits), the entry is the negated place of a directory for just those: equal steps of 2**shift addresses from the first start to the last, at least
 two for each start.  Its own slots may be dense in turn.  `ippath.fib.search` reads them.
 
+Large tables of IPv4 have chunks beside them: two words for each beginning of 18 bits, of which bit k of the
+first says that an interval starts with the k-th beginning of 24 bits within, and the second is the
+interval that holds its first address.  A chunk with a start in between is crowded: bit 0 is set, and the
+directories are asked.  So most addresses need no search, but two loads that can be asked for in time
+(`ippath.rx.burst`).
+
 A directory of IPv6 steps through one half of the address: the high one, or the low one where all
 starts have the same high half.
 """
@@ -33,6 +39,24 @@ def directory(high: np.ndarray, low: np.ndarray, bits: int, first: int, place: i
     `first` is the number of the first one; `bits` is 32 or 128.
     """
     return _Directory(high, low, bits, first, place).build()
+
+
+def has_chunks(bits: int, count: int) -> bool:
+    """Is a table of so many intervals worth chunks?"""
+    return bits == 32 and count >= LARGE
+
+
+def chunks(low: np.ndarray, first: int) -> np.ndarray:
+    """The chunks of an IPv4 table, to stand in `Fib.top`; arguments as for `directory`: int64[]."""
+    starts = low.astype(np.int64)
+    number, slot = starts >> T.CHUNK_BITS, (starts >> T.SLOT_BITS) & 63
+    count = 1 << (32 - T.CHUNK_BITS)
+    bits = np.zeros(count, np.uint64)
+    np.bitwise_or.at(bits, number[slot > 0], np.uint64(1) << slot[slot > 0].astype(np.uint64))
+    between = starts & ((1 << T.SLOT_BITS) - 1) != 0
+    bits[number[between]] = T.CHUNK_CROWDED
+    held = np.searchsorted(starts, np.arange(count) << T.CHUNK_BITS, side="right") - 1
+    return np.stack([bits.view(np.int64), first + held], axis=1).reshape(-1)
 
 
 class _Directory:

@@ -1,17 +1,20 @@
 """Longest prefix search: from an address to the leaf of its longest prefix in one table.
 
 A table is a sorted run of disjoint intervals, each naming a node; large tables have directories in
-front (`ippath.fib.directory`), so that the search starts in a short run.  Sign bits are flipped in
+front (`ippath.fib.directory`), so that the search starts in a short run or needs none.  Sign bits are flipped in
 the stored starts of IPv6, so that signed comparison orders addresses.
 """
 
 from __future__ import annotations
 
 from ippath.jit import hot, kernel
+from ippath.prefix.bits import rank
 from ippath.tables import (
+    CHUNK_BITS, CHUNK_CROWDED, SLOT_BITS, TABLE_CHUNKS,
     LEAF_INFO_BITS, NONE, ROUTE_NODE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH,
     SUB_LAST, SUB_SHIFT, TABLE_COUNT, TABLE_FIRST, TABLE_SHIFT, TABLE_TOP,
 )  # fmt: skip
+from ippath.wire.memory import prefetch
 
 FLIP = -(1 << 63)
 
@@ -57,8 +60,41 @@ def leaf_node(fib, leaf):
 
 
 @hot
+def chunks4(h):
+    """Where the chunks of a large IPv4 table are in `fib4.top`, or NONE."""
+    table = h.fib4.table
+    for row in range(table.shape[0]):
+        if table[row, TABLE_CHUNKS] != NONE:
+            return table[row, TABLE_CHUNKS]
+    return NONE
+
+
+@hot
+def fetch_chunk4(fib, chunks, address):
+    """Ask for what `fetch_leaf4` reads."""
+    prefetch(fib.top, (chunks + 2 * (address >> CHUNK_BITS)) << 3)
+
+
+@hot
+def fetch_leaf4(fib, chunks, address):
+    """Ask for the leaf that a search for this address will end with, if its chunk is not crowded."""
+    prefetch(fib.leaf, _by_chunk(fib, chunks + 2 * (address >> CHUNK_BITS), address) << 3)
+
+
+@hot
+def _by_chunk(fib, at, address):
+    """The interval of an address by the chunk at `at`."""
+    return fib.top[at + 1] + rank(fib.top[at], (address >> SLOT_BITS) & 63)
+
+
+@hot
 def search4(fib, table, address):
     """Leaf of the longest prefix of `address` (32 bits) in table row `table`, or NONE."""
+    chunks = fib.table[table, TABLE_CHUNKS]
+    if chunks != NONE:
+        at = chunks + 2 * (address >> CHUNK_BITS)
+        if fib.top[at] & CHUNK_CROWDED == 0:
+            return fib.leaf[_by_chunk(fib, at, address)]
     low = fib.table[table, TABLE_FIRST]
     size = fib.table[table, TABLE_COUNT]
     if size == 0:

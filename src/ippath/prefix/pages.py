@@ -30,6 +30,12 @@ def zeros(size: int, dtype: Any) -> np.ndarray:
     return whole[begin : begin + room].view(kind)
 
 
+def together(parts: list[np.ndarray]) -> np.ndarray:
+    """Arrays of one type, one behind the other."""
+    whole = zeros(sum(map(len, parts)), parts[0].dtype)
+    return np.concatenate(parts, out=whole)
+
+
 def copy_of(array: np.ndarray, used: int) -> np.ndarray:
     """The first `used` elements in memory of their own."""
     copied = zeros(used, array.dtype)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from ippath.batch import DIRECTION_LOOPED, DIRECTION_OUT
 from ippath.frag.conntrack6 import nf_ct_frag6_gather
+from ippath.fib.search import chunks4, fetch_chunk4, fetch_leaf4
 from ippath.frag.expire import expire_due
 from ippath.frag.ipv4 import USER_CONNTRACK_IN, ip_defrag
 from ippath.handles import (
@@ -69,8 +70,8 @@ from ippath.wire.icmp import (
     ADMIN_PROHIBITED, HOST_UNREACHABLE, ICMP6_UNREACHABLE, ICMP_UNREACHABLE, NET_UNREACHABLE,
     NO_ROUTE, PACKET_FILTERED,
 )  # fmt: skip
-from ippath.wire.ipv4 import HEADER
-from ippath.wire.memory import prefetch
+from ippath.wire.ipv4 import DESTINATION, HEADER
+from ippath.wire.memory import load32be, prefetch
 
 # room that one packet may need in the output arena: 64 KiB cut into the smallest fragments
 OUT_RESERVE_BYTES = 1 << 20
@@ -79,6 +80,8 @@ TAKEN_RESERVE_BYTES = 1 << 16  # a datagram is kept once, however many sockets t
 LARGEST = (1 << 63) - 1
 OUTSIDE = -1  # a packet lies outside the arena: nothing was received
 AHEAD = 16  # packets: how far ahead frames are fetched into the cache
+CHUNK_AHEAD, LEAF_AHEAD = 12, 8  # and what a large table has for their destinations
+DESTINATION_SIZE = 4
 ERROR_ROUTE_BURST = 5  # ip_rt_error_burst / ip_rt_error_cost
 
 
@@ -327,6 +330,25 @@ def _has_room(h, s, collect):
     )
 
 
+@hot
+def _destination_ahead(data, begin, from_start):
+    """The destination of a later packet, if it is like the one before; 0 outside the arena."""
+    at = begin + from_start + DESTINATION
+    return load32be(data, at) if at + DESTINATION_SIZE <= data.shape[0] else 0
+
+
+@hot
+def fetch_routes(h, data, chunks, offset, row, end, from_start):
+    """Ask for what the look-ups of the next packets will read, so that they need not wait for it.
+
+    That decides nothing: a destination that was guessed wrong costs one line of cache.
+    """
+    later = _destination_ahead(data, offset[min(row + CHUNK_AHEAD, end - 1)], from_start)
+    fetch_chunk4(h.fib4, chunks, later)
+    sooner = _destination_ahead(data, offset[min(row + LEAF_AHEAD, end - 1)], from_start)
+    fetch_leaf4(h.fib4, chunks, sooner)
+
+
 @entry
 def receive_burst(
     tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device,
@@ -354,11 +376,14 @@ def receive_burst(
     list_gap = h.conf[CONF_LIST_GAP_NS]
     collect = misc[MISC_COLLECT]
     one_cause = misc[MISC_ONE_CAUSE]
+    chunks, from_start = chunks4(h), 0  # bytes before the IP header of the packet before
     for row in range(begin, end):
         if (collect or misc[MISC_LOOP_ROWS]) and not _has_room(h, s, collect):
             return row
         if fm[FM_SHORT]:
             return row
+        if chunks != NONE:
+            fetch_routes(h, data, chunks, offset, row, end, from_start)
         ahead = offset[min(row + AHEAD, end - 1)]
         prefetch(data, ahead)
         prefetch(data, ahead + 63)
@@ -384,7 +409,7 @@ def receive_burst(
         else:
             entered = link_input(h, s, data, link_type[row], way == DIRECTION_OUT, trace)
         if entered == CONTINUE:
-            network = skb[SKB_IP] - start
+            network = from_start = skb[SKB_IP] - start
             family, device = skb[SKB_FAMILY], skb[SKB_DEVICE]
             if (
                 misc[MISC_LIST_COUNT] >= list_size
