@@ -13,13 +13,13 @@ from __future__ import annotations
 from ippath.jit import hot, kernel
 from ippath.prefix.bits import from_ipv4, rank
 from ippath.prefix.chunks import below, slot_of
-from ippath.prefix.layout import GROUP, META_TOP, STRIDE
-from ippath.prefix.nodes import walk
+from ippath.prefix.layout import GROUP, META_SHIFT, META_TOP, STRIDE
+from ippath.prefix.nodes import step
 from ippath.wire.memory import prefetch
 
 BLOCK = 128  # the lines of a block stay in the first-level cache, and there are enough to wait for
-HI, LO, ACTIVE, CHUNK, NODE, LATER, ROW, SCRATCH = range(0, 8 * BLOCK, BLOCK)
-CHUNK_SHIFT, LEAF_SHIFT = 4, 2  # bytes of a chunk and of a word, as shifts
+HI, LO, ACTIVE, CHUNK, NODE, LATER, ROW, DEEP, SCRATCH = range(0, 9 * BLOCK, BLOCK)
+CHUNK_SHIFT, LEAF_SHIFT, NUMBER_SHIFT = 4, 2, 3  # bytes of chunk, word and number, as shifts
 
 
 @hot
@@ -45,7 +45,7 @@ def find_block4(t, addresses, begin, count, s):
 @kernel
 def find_block(t, s, count):
     """Nodes of addresses s[HI …], s[LO …] into s[NODE …]: of the `count` rows that s[ACTIVE …] lists."""
-    bits = t.meta[META_TOP]
+    bits, deep = t.meta[META_TOP], 0
     for j in range(count):
         k = s[ACTIVE + j]
         chunk = slot_of(s[HI + k], bits, bits) >> 6
@@ -72,5 +72,29 @@ def find_block(t, s, count):
                 s[ACTIVE + count] = k
                 count += 1
             elif word < 0:
-                record = ~word >> 1
-                s[NODE + k] = walk(t, t.leaf[record + 1], s[HI + k], s[LO + k], t.leaf[record])
+                s[CHUNK + k] = ~word >> 1
+                prefetch(t.leaf, ~word >> 1 << LEAF_SHIFT)
+                s[DEEP + deep] = k
+                deep += 1
+    _walk_block(t, s, deep)
+
+
+@kernel
+def _walk_block(t, s, count):
+    """Go on in the tree, with `count` rows s[DEEP …] whose deep records s[CHUNK …] names."""
+    shift = t.meta[META_SHIFT] + NUMBER_SHIFT
+    for j in range(count):
+        k = s[DEEP + j]
+        record = s[CHUNK + k]
+        s[NODE + k], s[CHUNK + k] = t.leaf[record], t.leaf[record + 1]
+        prefetch(t.node, s[CHUNK + k] << shift)
+    while count:
+        left, count = count, 0
+        for j in range(left):
+            k = s[DEEP + j]
+            s[NODE + k], below = step(t, s[CHUNK + k], s[HI + k], s[LO + k], s[NODE + k])
+            if below:
+                s[CHUNK + k] = below
+                prefetch(t.node, below << shift)
+                s[DEEP + count] = k
+                count += 1

@@ -108,15 +108,21 @@ def _give_value(t, x):
 def walk(t, x, hi, lo, best):
     """The node of the longest prefix of an address from node x downwards; `best` if none is."""
     while x:
-        length = length_of(t, x)
-        if common(hi, lo, high(t, x), low(t, x)) < length:
-            return best
-        if has_value(t, x):
-            best = x
-        if length == t.meta[META_WIDTH]:
-            return best
-        x = child(t, x, bit_of(hi, lo, length))
+        best, x = step(t, x, hi, lo, best)
     return best
+
+
+@hot
+def step(t, x, hi, lo, best):
+    """(best, or x if it is a prefix of the address; the node below x on the way to it, or 0)."""
+    length = length_of(t, x)
+    if common(hi, lo, high(t, x), low(t, x)) < length:
+        return best, 0
+    if has_value(t, x):
+        best = x
+    if length == t.meta[META_WIDTH]:
+        return best, 0
+    return best, child(t, x, bit_of(hi, lo, length))
 
 
 @kernel

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 PAGE = 1 << 21  # bytes
-LEAST = 2 * PAGE  # smaller arrays come from NumPy
+LEAST = PAGE  # smaller arrays come from NumPy
 
 
 def zeros(size: int, dtype: Any) -> np.ndarray:
