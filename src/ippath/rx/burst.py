@@ -16,8 +16,8 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 from __future__ import annotations
 
 from ippath.batch import DIRECTION_LOOPED, DIRECTION_OUT
-from ippath.frag.conntrack6 import nf_ct_frag6_gather
 from ippath.fib.search import chunks4, fetch_chunk4, fetch_leaf4
+from ippath.frag.conntrack6 import nf_ct_frag6_gather
 from ippath.frag.expire import expire_due
 from ippath.frag.ipv4 import USER_CONNTRACK_IN, ip_defrag
 from ippath.handles import (
