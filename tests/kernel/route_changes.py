@@ -254,6 +254,7 @@ ip route add 77.0.0.0/8 via 10.0.0.1 scope link
 ip route add local 10.0.0.0/16 dev r1; ip route add 77.0.0.0/8 via 10.0.0.9 dev r0 onlink
 ip rule add pref 9 iif r0 lookup 100; ip route add local 10.0.0.0/16 dev r1; ip route add 77.0.0.0/8 via 10.0.0.9 dev r0 onlink
 ip route add blackhole default; ip route add 77.0.0.0/8 via 99.0.0.9 dev r0 onlink
+ip route add local default dev r2 tos 0x08; ip route add 77.0.0.0/8 via 99.0.0.9 dev r0 onlink
 ip route add prohibit 77.0.0.0/8 src 9.9.9.9
 ip route add default via inet6 2001:db8::3
 ip route append default via inet6 2001:db8::3 tos 0x08

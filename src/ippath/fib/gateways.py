@@ -36,7 +36,7 @@ def address_type4(host: Host, ip: int) -> str:
         return "multicast"
     # the local table is one with main until the first rule changes
     tables = (TABLE_LOCAL,) if host.custom_rules4 else (TABLE_LOCAL, TABLE_MAIN)
-    covering = [r for table in tables for r in routes_of(host).covering(4, table, ip)]
+    covering = [r for table in tables for r in routes_of(host).covering(4, table, ip) if not r.tos]
     kind = max(covering, key=lambda r: (r.plen, r.table)).type if covering else "unicast"
     return "unicast" if kind in REJECTING else kind
 
