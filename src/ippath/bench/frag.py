@@ -185,8 +185,8 @@ def receiving(
 
     def received(limit: int) -> tuple[float, Netns]:
         netns = Netns(host, switches={"fragment_store": store, "fragment_memory": memory})
-        netns.set_fragment_limit("net.ipv4.ipfrag_low_thresh", min(low, limit))
-        netns.set_fragment_limit("net.ipv4.ipfrag_high_thresh", limit)
+        for limit_of, value in (("low", 0), ("high", limit), ("low", min(low, limit))):
+            netns.set_fragment_limit(f"net.ipv4.ipfrag_{limit_of}_thresh", value)
         begin = time.perf_counter()
         netns.receive(batch)
         return time.perf_counter() - begin, netns
