@@ -25,6 +25,7 @@ from ippath.mib import COUNTERS
 from ippath.model import TABLE_LOCAL, TABLE_MAIN, Host, Route
 from ippath.netns import route_text, table_name
 from ippath.reasons import REASONS, VERDICTS
+from ippath.wire.ieee802154 import ADDRESS_NONE, ADDRESS_SHORT, BROADCAST, LINK_TYPES
 
 if TYPE_CHECKING:
     from ippath.netns import Netns
@@ -77,6 +78,26 @@ PLACES = (
     "all of it is there already: a duplicate",
     "it overlaps with another: the whole datagram is discarded",
 )
+LOWPAN_ERRORS = (
+    "read",
+    "the frame ends before its headers do",
+    "the capture ends before the headers do",
+    "the context is not known here (line `6lowpan context`)",
+    "an address is to follow from that of the frame, which has none",
+    "a reserved form",
+    "a next header in a form that is not known (switch lowpan)",
+    "longer than IPv6 allows",
+    "the UDP checksum is left out, which Linux does not take (switch lowpan)",
+)
+LOWPAN_PLACES = (
+    "it waits for the others",
+    "it is the last one missing",
+    "memory is used up: no fragment is taken",
+    "it contradicts what is known of the datagram's length",
+    "all of it is there already, or it comes out of order: a duplicate",
+    "it overlaps with another, or comes out of order (switch lowpan)",
+    "it overlaps with another: the whole datagram is discarded",
+)
 PROTOCOL_NAMES = {
     0: "hop-by-hop options", 1: "ICMP", 2: "IGMP", 4: "IPIP", 6: "TCP", 17: "UDP", 41: "IPv6-in-IP",
     43: "routing header", 44: "fragment", 47: "GRE", 50: "ESP", 51: "AH", 58: "ICMPv6",
@@ -117,6 +138,12 @@ _ASIDE = {
     TR.T_VERDICT, TR.T_ICMP_SEND, TR.T_ICMP6_SEND, TR.T_REDIRECT, TR.T_MARTIAN_SOURCE,
     TR.T_MARTIAN_DEST,
 }  # fmt: skip
+DISPATCHES = (
+    (0xE0, 0x60, "compressed headers (IPHC)"), (0xF8, 0xC0, "first fragment"),
+    (0xF8, 0xE0, "later fragment"), (0xFF, 0x41, "uncompressed IPv6"), (0xFF, 0x40, "ESC"),
+    (0xFF, 0x42, "compressed headers (HC1)"), (0xFF, 0x43, "DFF"), (0xFF, 0x50, "broadcast (BC0)"),
+    (0xC0, 0x80, "mesh"), (0xC0, 0x00, "not 6LoWPAN"),
+)  # fmt: skip
 _FIELD = re.compile(r"\{(\d)(?::(\w+))?\}")
 
 
@@ -256,7 +283,7 @@ def explain(netns: Netns, batch: PacketBatch, index: int) -> Explanation:
     words = Words(netns, found.family, found.device)
     count = int(rows[0, 0])
     steps = words.steps(rows[1 : min(count, TR.TRACE_ROWS - 1) + 1])
-    packet = describe(one, verdicts)
+    packet = describe(one, verdicts, _inner(netns, one))
     reason = REASONS[int(verdicts.reason[0])]
     explanation = Explanation(
         frame=int(netns.frames_of(batch)[index]),
@@ -305,8 +332,19 @@ class _Found:
 # --- the packet itself -----------------------------------------------------------------------------
 
 
-def describe(one: PacketBatch, verdicts: Verdicts) -> dict[str, Any]:
-    """Addresses, protocol, ports and lengths of the only packet of `one`, as far as captured."""
+def _inner(netns: Netns, one: PacketBatch) -> bytes:
+    """The IPv6 packet that the 6LoWPAN frame received last was made into, as far as captured."""
+    state = netns.state
+    if int(one.link_type[0]) not in LINK_TYPES or state.skb[T.SKB_FAMILY] != 6:
+        return b""
+    return state.lowpan[: state.lw[T.LW_OUT]].tobytes()
+
+
+def describe(one: PacketBatch, verdicts: Verdicts, inner: bytes = b"") -> dict[str, Any]:
+    """Addresses, protocol, ports and lengths of the only packet of `one`, as far as captured.
+
+    `inner` is the packet where it does not stand in the frame.
+    """
     raw, network = one.packet(0), int(verdicts.network[0])
     packet: dict[str, Any] = {
         "captured": len(raw),
@@ -315,6 +353,8 @@ def describe(one: PacketBatch, verdicts: Verdicts) -> dict[str, Any]:
     }
     if one.mark[0]:
         packet["mark"] = int(one.mark[0])
+    if inner:
+        raw, network = inner, 0
     ip = raw[network:] if network >= 0 else b""
     if packet["family"] == 4 and len(ip) >= 20:
         packet |= _describe4(ip)
@@ -439,6 +479,10 @@ class Words:
             "more": lambda v: "more follow" if v[0] else "the last",
             "total": lambda v: str(v[0]) if v[0] >= 0 else "a number not known yet",
             "final": lambda v: "which is final" if v[0] else "so far",
+            "wpan": lambda v: wpan_address_text(v[0], v[1]),
+            "dispatch": lambda v: dispatch_text(v[0]),
+            "lowpan": lambda v: LOWPAN_ERRORS[v[0]],
+            "lowpanplace": lambda v: LOWPAN_PLACES[v[0]],
             "place": lambda v: PLACES[v[0]],
             "refragmented": lambda v: "they came" if v[0] else "the size allows",
             "whole": lambda v: "all of it" if v[0] else "not all of it",
@@ -595,6 +639,21 @@ _DEFAULTS = {
 
 def _whole(hi: int, lo: int) -> int:
     return (hi & 0xFFFFFFFFFFFFFFFF) << 64 | (lo & 0xFFFFFFFFFFFFFFFF)
+
+
+def wpan_address_text(mode: int, address: int) -> str:
+    """An IEEE 802.15.4 address in words."""
+    if mode == ADDRESS_NONE:
+        return "no address"
+    if mode == ADDRESS_SHORT:
+        return "all" if address == BROADCAST else f"{address:#06x}"
+    return (address & (1 << 64) - 1).to_bytes(8, "big").hex(":")
+
+
+def dispatch_text(dispatch: int) -> str:
+    """What a 6LoWPAN dispatch byte announces."""
+    found = (text for mask, value, text in DISPATCHES if dispatch & mask == value)
+    return next(found, "reserved")
 
 
 def mac_text(address: int) -> str:

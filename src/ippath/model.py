@@ -50,7 +50,9 @@ class Device:
 
     name: str
     ifindex: int
-    kind: str = "ether"  # ether, loopback, vlan, veth, tun, tap, dummy, bridge, vrf, none (raw IP)
+    kind: str = (
+        "ether"  # ether, loopback, vlan, veth, tun, tap, dummy, bridge, vrf, lowpan, none (raw IP)
+    )
     mac: int | None = None  # None: unknown, every unicast frame counts as ours
     mtu: int = 1500
     up: bool = True
@@ -63,6 +65,8 @@ class Device:
     point_to_point: bool = False
     noarp: bool = False
     vrf_table: int = 0
+    pan_id: int | None = None  # 6LoWPAN devices, whose `mac` is an EUI-64
+    short_address: int | None = None
     addresses: list[Address] = field(default_factory=list)
     multicast: set[tuple[int, int]] = field(default_factory=set)  # joined groups (family, address)
 
@@ -230,6 +234,7 @@ class Host:
     custom_rules4: bool = False  # a rule was ever added or deleted (kernel: fib_has_custom_rules)
     custom_rules6: bool = False
     user_local_routes: bool = False  # kernel: fib_has_custom_local_routes
+    contexts: dict[int, tuple[int, int]] = field(default_factory=dict)  # 6LoWPAN: number -> prefix
     device_map: dict[str, str] = field(default_factory=dict)  # capture interface -> device
     source: str = ""  # where the description came from
 

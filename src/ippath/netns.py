@@ -18,7 +18,9 @@ from ippath.batch import DIRECTION_LOOPED, LINK_ETHERNET, LINK_RAW, PacketBatch
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
-from ippath.frag.arena import STORES, grown, new_arena, set_limits, statistics
+from ippath.frag.arena import (
+    STORES, grown, new_arena, set_contexts, set_limits, statistics,
+)  # fmt: skip
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.fib.routes import routes_of
 from ippath.handles import state_handle, tables_handle
@@ -41,6 +43,7 @@ REASSEMBLY = {
     T.FQDIR_IPV4: ("net.ipv4.ipfrag_", 30),
     T.FQDIR_IPV6: ("net.ipv6.ip6frag_", 60),
     T.FQDIR_CONNTRACK6: ("net.netfilter.nf_conntrack_frag6_", 60),
+    T.FQDIR_LOWPAN: ("net.ieee802154.6lowpan.6lowpanfrag_", 60),
 }
 HIGH_THRESH, LOW_THRESH = 4 << 20, 3 << 20  # bytes, by default
 # the rest of their names: column and unit
@@ -191,6 +194,7 @@ class Netns:
         )
         self._carry_queues(old_tables.socket, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        self._set_lowpan(self.state.lw, self.state.context)
         for row, device in enumerate(old_host.devices):
             if device.name in self._device_rows:
                 fresh.devstat[self._device_rows[device.name]] = old.devstat[row]
@@ -295,7 +299,10 @@ class Netns:
         row[T.DEV_IFINDEX] = device.ifindex
         row[T.DEV_UP] = int(device.up)
         row[T.DEV_LOOPBACK] = int(loopback)
-        row[T.DEV_MAC] = T.NONE if device.mac is None else device.mac
+        row[T.DEV_MAC] = T.NONE if device.mac is None else halves(device.mac)[1]
+        row[T.DEV_LOWPAN] = int(device.kind == "lowpan")
+        row[T.DEV_PAN] = T.NONE if device.pan_id is None else device.pan_id
+        row[T.DEV_SHORT] = T.NONE if device.short_address is None else device.short_address
         row[T.DEV_MTU] = device.mtu
         row[T.DEV_MTU6] = self._number(f"net.ipv6.conf.{device.name}.mtu", device.mtu)
         row[T.DEV_HAS4] = (2 if 4 in has else 1) if device.mtu >= 68 else 0
@@ -383,7 +390,7 @@ class Netns:
             while table[slot, T.NEIGH_STATE]:
                 slot = (slot + 1) & (size - 1)
             dead = entry.state.lower() in ("failed", "incomplete", "none")
-            mac = T.NONE if entry.mac is None else entry.mac
+            mac = T.NONE if entry.mac is None else halves(entry.mac)[1]
             state = T.NEIGH_FAILED_STATE if dead else T.NEIGH_VALID
             table[slot] = [device, hi, lo, mac, state]
         return table
@@ -577,7 +584,12 @@ class Netns:
             arena["fqdir"][directory, T.FQDIR_STORE] = store
             evict = self.switches["fragment_memory"] == "evict"
             arena["fqdir"][directory, T.FQDIR_EVICT] = int(evict)
+        self._set_lowpan(arena["lw"], arena["context"])
         return arena
+
+    def _set_lowpan(self, lw: np.ndarray, context: np.ndarray) -> None:
+        lw[T.LW_STRICT] = int(self.switches["lowpan"] == "linux")
+        set_contexts(context, self.host.contexts)
 
     def _new_state(self) -> T.State:
         misc = np.zeros(T.MISC_COLUMNS, np.int64)
@@ -1122,6 +1134,7 @@ class Netns:
                 "ipv4": statistics(state.fqdir[T.FQDIR_IPV4]),
                 "ipv6": statistics(state.fqdir[T.FQDIR_IPV6]),
                 "conntrack6": statistics(state.fqdir[T.FQDIR_CONNTRACK6]),
+                "6lowpan": statistics(state.fqdir[T.FQDIR_LOWPAN]),
             },
         )
 

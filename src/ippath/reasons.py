@@ -69,6 +69,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("OUTGOING", "sent by this host, not received", own=True),
     Reason("CAPTURE_CUT", "the capture kept too few bytes to decide", own=True),
     Reason("SEGMENT_ROUTING", "segment routing is on, and ippath does not do it", own=True),
+    Reason("LINK_SECURITY", "the frame is encrypted, and ippath has no keys", own=True),
     Reason("NO_DEVICE", "the capture interface maps to no device of the host", own=True),
 )
 

@@ -87,6 +87,13 @@ SWITCHES: tuple[Switch, ...] = (
         "on: while some rule of iptables or nftables asks for a connection's state, or translates",
     ),
     Switch(
+        "lowpan",
+        "linux",
+        ("linux", "rfc"),
+        "6LoWPAN as Linux does it, or all of RFC 4944 and RFC 6282 and fragments in any order",
+        "linux: 5.2 and later take fragments in order alone, know no mesh and no HC1; rfc: none",
+    ),
+    Switch(
         "broadcast_hint",
         "on",
         ("on", "off"),

@@ -28,8 +28,9 @@ NONE = -1
     DEV_IGNORE_LINKDOWN6, DEV_OIF_ADDRS_ONLY, DEV_ACCEPT_REDIRECTS, DEV_MC_FORWARDING6,
     DEV_SEG6, DEV_RPL6, DEV_SUPPRESS_FRAG_NDISC,
     DEV_VLAN_FIRST, DEV_VLAN_COUNT,
+    DEV_LOWPAN, DEV_PAN, DEV_SHORT,  # 6LoWPAN: DEV_MAC has 64 bits; PAN and short address, or NONE
     DEV_COLUMNS,
-) = range(40)  # fmt: skip
+) = range(43)  # fmt: skip
 
 # --- VLAN devices: rows of one parent stand together ---------------------------------------------
 VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
@@ -293,7 +294,7 @@ PMTUDISC_DONT, PMTUDISC_WANT, PMTUDISC_DO, PMTUDISC_PROBE, PMTUDISC_INTERFACE, P
 
 # --- reassembly -------------------------------------------------------------------------------------
 # who reassembles (kernel: struct fqdir): each has limits, memory and statistics of its own
-FQDIR_IPV4, FQDIR_IPV6, FQDIR_CONNTRACK6, FQDIRS = range(4)
+FQDIR_IPV4, FQDIR_IPV6, FQDIR_CONNTRACK6, FQDIR_LOWPAN, FQDIRS = range(5)
 (
     FQDIR_HIGH, FQDIR_TIMEOUT_NS, FQDIR_MAX_DIST, FQDIR_QUEUE_CHARGE,
     FQDIR_POLICY,  # POLICY_*: what becomes of overlaps
@@ -370,6 +371,24 @@ MOST_FRAGMENTS = (
 )  # of one datagram: it has 8,192 units of 8 bytes, each may be cut by others
 
 
+# --- 6LoWPAN ----------------------------------------------------------------------------------------
+# the IEEE 802.15.4 frame in hand, and how far its headers have been read
+(
+    LW_TYPE, LW_INTRA_PAN, LW_SECURED,
+    LW_DST_MODE, LW_DST_PAN, LW_DST, LW_SRC_MODE, LW_SRC_PAN, LW_SRC,
+    LW_AT, LW_END, LW_WIRE_END,  # the byte that is read next; where capture and frame end
+    LW_ERROR,  # LW_* of ippath.wire.lowpan: what went wrong first
+    LW_BASE, LW_OUT,  # in `State.lowpan`: where the IPv6 packet begins, and where the next byte goes
+    LW_SIZE, LW_TAG, LW_OFFSET,  # of a fragment
+    LW_CHECKSUM,  # an elided UDP checksum, see ippath.rx.lowpan_iphc; 0: none
+    LW_STRICT,  # as Linux does it, not all that the RFCs allow
+    LW_COLUMNS,
+) = range(21)  # fmt: skip
+CONTEXT_PLEN, CONTEXT_HI, CONTEXT_LO, CONTEXT_COLUMNS = range(4)  # CONTEXT_PLEN is NONE: not active
+CONTEXTS = 16
+LOWPAN_BYTES = 1 << 17
+
+
 class State(NamedTuple):
     """What packets change."""
 
@@ -396,6 +415,9 @@ class State(NamedTuple):
     joined: np.ndarray  # [MOST_FRAGMENTS or more]: the frames that made it
     pieces: np.ndarray  # [MOST_FRAGMENTS]: where in its data the bytes of each fragment end
     overlaps: np.ndarray  # [rows, OVERLAP_COLUMNS]: fragments that overlapped, if anybody asks
+    lw: np.ndarray  # [LW_COLUMNS]: the 6LoWPAN frame in hand
+    lowpan: np.ndarray  # uint8[LOWPAN_BYTES]: the IPv6 packet that it holds
+    context: np.ndarray  # [CONTEXTS, CONTEXT_COLUMNS]: prefixes known on both sides, set by control
     skb: np.ndarray  # the packet in hand, SKB_*
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys

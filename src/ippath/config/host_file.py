@@ -25,6 +25,7 @@ from ippath.config.ip_neighbour import is_printed_neighbour, read_neighbour, rea
 from ippath.config.ip_nexthop import is_printed_nexthop, read_nexthop, read_printed_nexthop
 from ippath.config.ip_route import begins_route, read_printed_route, read_route
 from ippath.config.ip_rule import is_printed_rule, read_printed_rule, read_rule
+from ippath.config.lowpan import read_6lowpan, read_iwpan
 from ippath.config.sockets import begins_listener, read_join, read_listen
 from ippath.config.ss import SsError, parse_ss
 from ippath.config.sysctls import begins_sysctl, read_sysctl, read_sysctl_command
@@ -46,7 +47,7 @@ OBJECTS = (
     "tunnel", "tuntap", "token", "tcp_metrics", "monitor", "xfrm", "mroute", "mrule", "netns",
     "netconf", "vrf", "nexthop", "mptcp", "sr", "stats",
 )  # fmt: skip
-OWN = ("listen", "join", "map", "switch", "table", "sysctl")
+OWN = ("listen", "join", "map", "switch", "table", "sysctl", "6lowpan", "iwpan")
 _OPTIONS = {
     "-4": 4, "-6": 6, "-0": None, "-o": None, "-oneline": None, "-br": None, "-brief": None,
     "-d": None, "-details": None, "-s": None, "-stats": None, "-statistics": None, "-c": None,
@@ -134,6 +135,8 @@ class _Parser:
             "switch": lambda reader, line: self._switch(reader),
             "table": lambda reader, line: self._table(reader),
             "sysctl": lambda reader, line: read_sysctl_command(self.draft, reader),
+            "6lowpan": lambda reader, line: read_6lowpan(self.draft, reader),
+            "iwpan": lambda reader, line: read_iwpan(self.draft, reader),
         }
 
     def run(self) -> Parsed:
@@ -451,5 +454,5 @@ def _is_route(line: Line) -> bool:
 def _unknown(first: str) -> tuple[str, str | None]:
     valid = ("ip", *OWN, "route", "rule", "addr", "link", "neigh", "default", "blackhole",
              "unreachable", "prohibit", "throw")  # fmt: skip
-    expected = "expected a line for ip, a sysctl (net.…=…), listen, join, map, switch or table"
+    expected = "expected a line for ip, a sysctl (net.…=…), " + ", ".join(OWN)
     return f"{expected}, not {first[:40]!r}", nearest(first, valid)

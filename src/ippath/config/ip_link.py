@@ -18,6 +18,7 @@ VERBS = ("add", "set", "change", "replace", "delete", "show", "list", "lst", "he
 KINDS = {
     "ether": "ether", "dummy": "dummy", "veth": "veth", "bridge": "bridge", "vrf": "vrf",
     "vlan": "vlan", "tun": "tun", "tap": "tap", "none": "none", "ppp": "ppp", "wireguard": "none",
+    "lowpan": "lowpan",
 }  # fmt: skip
 ETHERNET_LIKE = {
     "bond", "team", "macvlan", "macvtap", "vxlan", "geneve", "gretap", "ip6gretap", "macsec", "ifb",
@@ -123,7 +124,7 @@ def _add_device(draft: Draft, reader: Reader) -> None:
         elif keyword == "link":
             fields["parent"] = draft.take_device(reader).name
         elif keyword == "address":
-            fields["mac"] = take_mac(reader)
+            fields["mac"] = take_mac(reader, long="lowpan" in [w.text for w in reader.words])
         elif keyword == "mtu":
             fields["mtu"] = take_number(reader, "an MTU", 1, 0x7FFFFFFF)
         elif keyword == "index":
@@ -264,7 +265,7 @@ def _set(draft: Draft, reader: Reader) -> None:
         elif keyword == "mtu":
             changes["mtu"] = take_number(reader, "an MTU", 1, 0x7FFFFFFF)
         elif keyword == "address":
-            changes["mac"] = take_mac(reader)
+            changes["mac"] = take_mac(reader, long=device.kind == "lowpan")
         elif keyword in ("master", "vrf"):
             _warn_of_master(draft, reader.take("the name of a device"))
             reader.at -= 1

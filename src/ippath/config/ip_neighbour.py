@@ -113,7 +113,7 @@ def _read(
             continue
         reader.take(keyword)
         if keyword == "lladdr":
-            mac = take_mac(reader)
+            mac = take_mac(reader, long=reader.text.count(":") == 7)
         elif keyword == "dev":
             device = draft.take_device(reader).name
         elif keyword == "nud":

@@ -28,8 +28,8 @@ from ippath.fib.control import (
     own_sysctl,
 )
 from ippath.model import (
-    SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device, Host,
-    Listener, Neighbour, Nexthop, NexthopObject, Route, Rule,
+    LEAST_MTU6, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device,
+    Host, Listener, Neighbour, Nexthop, NexthopObject, Route, Rule,
 )  # fmt: skip
 
 _LOCAL_TYPES = ("local", "broadcast", "anycast")
@@ -65,10 +65,20 @@ def render_host(host: Host) -> str:
         list(_neighbour_lines(host)),
         list(_group_lines(host, final)),
         list(_listener_lines(host)),
+        list(_lowpan_lines(host)),
         [f"map {_quoted(wanted)} {name}" for wanted, name in host.device_map.items()],
         [f"switch {name} {value}" for name, value in host.switches.items()],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _lowpan_lines(host: Host) -> Iterator[str]:
+    for device in host.devices:
+        for what, value in (("pan_id", device.pan_id), ("short_addr", device.short_address)):
+            if value is not None:
+                yield f"iwpan dev {device.name} set {what} {value:#06x}"
+    for number, (prefix, plen) in sorted(host.contexts.items()):
+        yield f"6lowpan context {number} {address_text(6, prefix)}/{plen}"
 
 
 def _read(lines: Iterable[str]) -> Host:
@@ -138,11 +148,13 @@ def _device_lines(host: Host, late: set[str]) -> tuple[list[str], list[str]]:
         index = max(index, device.ifindex)
         inherited = parent.mac if parent and device.kind == "vlan" else None
         children = [d for d in host.devices if d.kind == "vlan" and d.parent == device.name]
+        size = 8 if device.kind == "lowpan" else 6
+        usual = LEAST_MTU6 if device.kind == "lowpan" else parent.mtu if parent else 1500
         if device.mac is not None and any(d.mac is None for d in children):
             after.append(f"ip link set {device.name} address {mac_text(device.mac)}")
         elif device.mac is not None and device.mac != inherited:
-            words.append(f"address {mac_text(device.mac)}")
-        if device.mtu != (parent.mtu if parent else 1500):
+            words.append(f"address {mac_text(device.mac, size)}")
+        if device.mtu != usual:
             words.append(f"mtu {device.mtu}")
         if device.group:
             words.append(f"group {device.group}")
@@ -623,7 +635,7 @@ def _neighbour_line(entry: Neighbour) -> str:
         words.append("proxy")
     words.append(address_text(entry.family, entry.ip))
     if entry.mac is not None:
-        words.append(f"lladdr {mac_text(entry.mac)}")
+        words.append(f"lladdr {mac_text(entry.mac, 8 if entry.mac >> 48 else 6)}")
     words.append(f"dev {entry.device}")
     if not entry.proxy or entry.state != "permanent":
         words.append(f"nud {entry.state}")

@@ -41,6 +41,7 @@ IP_PROTOCOLS = {
 _UNNAMED_PROTOCOL = "ipproto-"  # as `ip rule` prints numbers that have no name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _MAC = re.compile(r"[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}")
+_EUI64 = re.compile(r"[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){7}")
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _DEVICE = re.compile(r"[^\s/\x00-\x1f]{1,15}")
 
@@ -106,11 +107,12 @@ def take_ip_protocol(reader: Reader) -> int:
     return number
 
 
-def take_mac(reader: Reader) -> int:
-    """A link-level address of six bytes."""
+def take_mac(reader: Reader, long: bool = False) -> int:
+    """A link-level address of six bytes; `long`: of eight, as 6LoWPAN devices have."""
     word = reader.take("a link-level address like 02:00:00:00:00:01")
-    if not _MAC.fullmatch(word.text):
-        raise Wrong(word, f"expected a link-level address of six bytes, not {word.text!r}")
+    if not (_EUI64 if long else _MAC).fullmatch(word.text):
+        size = "eight" if long else "six"
+        raise Wrong(word, f"expected a link-level address of {size} bytes, not {word.text!r}")
     value = 0
     for part in re.split("[:-]", word.text):
         value = value << 8 | int(part, 16)
@@ -250,9 +252,9 @@ def prefix_text(family: int, ip: int, plen: int) -> str:
     return f"{address_text(family, ip)}/{plen}"
 
 
-def mac_text(mac: int) -> str:
-    """A link-level address with colons."""
-    return ":".join(f"{mac >> shift & 255:02x}" for shift in range(40, -1, -8))
+def mac_text(mac: int, size: int = 6) -> str:
+    """A link-level address of `size` bytes with colons."""
+    return mac.to_bytes(size, "big").hex(":")
 
 
 def scope_text(scope: int) -> str:

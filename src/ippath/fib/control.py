@@ -22,7 +22,7 @@ from ippath.fib.refused import ControlError
 from ippath.fib.sysctl import effective_sysctl, own_sysctl
 from ippath.fib.sysctl import set_sysctl as _write_sysctl
 from ippath.model import (
-    SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE, SCOPE_UNIVERSE, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN,
+    LEAST_MTU6, SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE, SCOPE_UNIVERSE, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN,
     Address, Device, Host, Neighbour, Nexthop, Route, Rule,
 )  # fmt: skip
 
@@ -98,7 +98,9 @@ def add_device(
     above = device_of(host, parent) if parent is not None else None
     if mac is None and above is not None and kind == "vlan":
         mac = above.mac
-    if mtu is None:
+    if mtu is None and kind == "lowpan":
+        mtu = LEAST_MTU6
+    elif mtu is None:
         mtu = above.mtu if above is not None else 1500
     if ifindex is None:
         ifindex = 1 + max((d.ifindex for d in host.devices), default=0)
@@ -601,5 +603,8 @@ def finish(host: Host) -> None:
             and own_sysctl(host, 6, device.name, "addr_gen_mode") != 1
             and not any(a.family == 6 and a.ip >> 118 == 0x3FA for a in device.addresses)
         ):
-            address = Address(6, link_local_of(device.mac), 64, scope=SCOPE_LINK)
+            made = link_local_of(device.mac)
+            if device.kind == "lowpan":  # which has an EUI-64 already
+                made = LINK_LOCAL | device.mac ^ 1 << 57
+            address = Address(6, made, 64, scope=SCOPE_LINK)
             add_address(host, device.name, address)

@@ -18,7 +18,7 @@ QUEUES, FRAGMENTS, BLOCKS = 1 << 10, 1 << 14, 1 << 12  # to begin with
 # how the fragments of a datagram are kept (STORE_*)
 STORES = {"runs": T.STORE_RUNS, "tree": T.STORE_TREE, "list": T.STORE_LIST}
 # bytes of struct frag_queue (ipq: struct ipq) on x86-64
-QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184, T.FQDIR_CONNTRACK6: 184}
+QUEUE_CHARGE = {T.FQDIR_IPV4: 200, T.FQDIR_IPV6: 184, T.FQDIR_CONNTRACK6: 184, T.FQDIR_LOWPAN: 184}
 # what a directory counts, in the order in which people read it: fragments, unless said otherwise
 STATISTICS = {
     "fragments": T.FQDIR_FRAGMENTS,
@@ -51,6 +51,8 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
     fqdir[:, [T.FQDIR_OLDEST, T.FQDIR_NEWEST]] = T.NONE
     for directory, size in QUEUE_CHARGE.items():
         fqdir[directory, T.FQDIR_QUEUE_CHARGE] = size
+    lw = np.zeros(T.LW_COLUMNS, np.int64)
+    lw[T.LW_STRICT] = 1
     return {
         "fqdir": fqdir,
         "fq": _rows(QUEUES, T.FQ_COLUMNS, T.FQ_DIR),
@@ -64,7 +66,18 @@ def new_arena(seed: int) -> dict[str, np.ndarray]:
         "joined": np.zeros(T.MOST_FRAGMENTS, np.int64),
         "pieces": np.zeros(T.MOST_FRAGMENTS, np.int64),
         "overlaps": np.zeros((0, T.OVERLAP_COLUMNS), np.int64),
+        "lw": lw,
+        "lowpan": np.zeros(T.LOWPAN_BYTES, np.uint8),
+        "context": np.full((T.CONTEXTS, T.CONTEXT_COLUMNS), T.NONE, np.int64),
     }
+
+
+def set_contexts(context: np.ndarray, prefixes: dict[int, tuple[int, int]]) -> None:
+    """Set the contexts of 6LoWPAN: number -> (prefix, length); all others are not active."""
+    context[:] = T.NONE
+    for number, (prefix, plen) in prefixes.items():
+        words = np.array([prefix >> 64, prefix & (1 << 64) - 1], np.uint64).view(np.int64)
+        context[number] = [plen, *words]
 
 
 def _secret(seed: int, number: int) -> int:

@@ -8,6 +8,7 @@ This is the one compiled entry of the receive direction.  Reading order = travel
     link_input → ip6_rcv_core (→ nf_ct_frag6_gather, if connections are tracked)
                → route_input6 (hint, else tables)
                → ip6_input | ip6_mc_input | ip6_forward | error route
+    lowpan_input → the same, with the IPv6 packet that the frame holds or completes
 
 A receive list ends where the device, the protocol or `receive_list` packets end, or where the next
 packet came more than `receive_list_gap` later; a route hint never outlives its list.
@@ -49,7 +50,8 @@ from ippath.rx.ipv6_input import ip6_rcv_core
 from ippath.rx.link import link_input, looped_input
 from ippath.rx.local_deliver4 import ip_local_deliver
 from ippath.rx.local_deliver6 import ip6_input, ip6_mc_input
-from ippath.rx.packet import CONTINUE, REASSEMBLED, count, drop
+from ippath.rx.lowpan import lowpan_input
+from ippath.rx.packet import CONTINUE, DONE, REASSEMBLED, count, drop
 from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
@@ -70,6 +72,7 @@ from ippath.wire.icmp import (
     ADMIN_PROHIBITED, HOST_UNREACHABLE, ICMP6_UNREACHABLE, ICMP_UNREACHABLE, NET_UNREACHABLE,
     NO_ROUTE, PACKET_FILTERED,
 )  # fmt: skip
+from ippath.wire.ieee802154 import is_ieee802154
 from ippath.wire.ipv4 import DESTINATION, HEADER
 from ippath.wire.memory import load32be, prefetch
 
@@ -209,7 +212,7 @@ def ip6_receive(h, s, data, trace):
 
 @cold
 def _ip6_rcv_extended(h, s, data, trace):
-    """As `_ip6_rcv_finish`, for what connection tracking had a look at."""
+    """As `_ip6_rcv_finish`, for what connection tracking had a look at, and 6LoWPAN."""
     _ip6_rcv_finish(h, s, data, trace)
 
 
@@ -269,6 +272,29 @@ def forget_hint(s):
     """A receive list ended: no hint, and no route to compare with."""
     s.hint[HINT_VALID] = 0
     s.hint[SKB_SOCKET] = NONE  # identity of the route that the current sub-list shares
+
+
+@cold
+def _receive_inner(h, s, data, trace):
+    """The IPv6 packet that a 6LoWPAN frame holds: as `ip6_receive`."""
+    if ip6_rcv_core(h, s, data, trace) != CONTINUE:
+        return
+    if h.conf[CONF_CONNTRACK_DEFRAG] and is_extension(s.skb[SKB_PROTOCOL]):
+        _track6(h, s, data, trace)
+    else:
+        _ip6_rcv_extended(h, s, data, trace)
+
+
+@cold
+def _receive_lowpan(h, s, data, link_type, direction_out, trace):
+    """One IEEE 802.15.4 frame; it is a receive list of its own (kernel: netif_rx); DONE."""
+    forget_hint(s)
+    if lowpan_input(h, s, data, link_type, direction_out, trace) == CONTINUE:
+        _receive_inner(h, s, as_arena(s.lowpan), trace)
+    forget_hint(s)
+    s.misc[MISC_LIST_DEVICE] = NONE
+    s.skb[SKB_TRANSPORT] = 0  # which is no place in the frame
+    return DONE
 
 
 @hot
@@ -403,9 +429,11 @@ def receive_burst(
         misc[MISC_PACKETS] += 1
         misc[MISC_BYTES] += wire
         network = NO_NETWORK
-        way = direction[row]
+        way, lowpan = direction[row], is_ieee802154(link_type[row])
         if way >= DIRECTION_LOOPED:
             entered = looped_input(h, s, data, way - DIRECTION_LOOPED, link_type[row], trace)
+        elif lowpan:
+            entered = _receive_lowpan(h, s, data, link_type[row], way == DIRECTION_OUT, trace)
         else:
             entered = link_input(h, s, data, link_type[row], way == DIRECTION_OUT, trace)
         if entered == CONTINUE:
@@ -427,7 +455,7 @@ def receive_burst(
                 ip_receive(h, s, data, trace)
             else:
                 ip6_receive(h, s, data, trace)
-        elif skb[SKB_FAMILY]:
+        elif skb[SKB_FAMILY] and not lowpan:
             network = skb[SKB_IP] - start
         _record(s, verdicts, row, start, network)
     return end
