@@ -31,7 +31,7 @@ WORLDS = {
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
     "socket": CONTROL, "lab": CONTROL, "aio": EDGES,
-    "learned": CONTROL, "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
+    "learned": CONTROL, "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "lowpan": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "verify": EDGES, "__main__": EDGES,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ippath import tables as T
 from ippath.batch import PacketBatch
 from ippath.config import parse_host
+from ippath.lowpan import LowpanSender
 from ippath.netns import Netns
 from tests import captures
 from tests.lowpan import (
@@ -391,3 +392,89 @@ def test_datagrams_as_tshark_puts_them_together(tmp_path: Path, order: list[int]
     assert receive(host, frames) == [H, H, D]
     ours = host.state.lowpan[: host.state.lw[T.LW_OUT]].tobytes()
     assert ours == WHOLE == judged(frames, tmp_path)[2]
+
+
+# --- sending ----------------------------------------------------------------------------------------
+
+ADDRESSES = st.one_of(
+    st.sampled_from(
+        [ip("fe80::2"), ip("2001:db8::2"), ip("2001:db8:3:4::ff:fe00:12"), ip("fe80::ff:fe00:7"),
+         ip("fe80:0:0:1::2"), bytes(16), ip("2001:db8::1122:3344:5566:7788")]
+    ),
+    st.binary(min_size=16, max_size=16).filter(lambda a: a[0] != 0xFF),
+)  # fmt: skip
+GROUPS = st.one_of(
+    st.sampled_from(
+        [ip("ff02::1"), ip("ff02::1:3"), ip("ff05::1:ff00:1"), ip("ff3e:40:2001:db8::101"),
+         ip("ff02::1:0:0:1"), ip("ff12::7f")]
+    ),
+    st.binary(min_size=15, max_size=15).map(lambda rest: b"\xff" + rest),
+)  # fmt: skip
+PORTS = st.one_of(st.integers(0, 0xFFFF), st.integers(0xF0B0, 0xF0BF), st.integers(0xF000, 0xF0FF))
+PACKETS = st.builds(
+    lambda source, target, body, udp_ports, protocol, first, hops: packet(
+        (struct.pack("!HHHH", *udp_ports, 8 + len(body), 0x1234) + body) if udp_ports else body,
+        protocol=17 if udp_ports else protocol,
+        source=source, target=target, first=first, hops=hops,
+    ),
+    ADDRESSES, st.one_of(ADDRESSES, GROUPS), st.binary(max_size=1200),
+    st.one_of(st.none(), st.tuples(PORTS, PORTS)), st.sampled_from([58, 59, 6]),
+    st.one_of(st.just(0), st.integers(0, (1 << 28) - 1), st.integers(0, 0xFF).map(lambda t: t << 20)),
+    st.sampled_from([1, 64, 255, 17]),
+)  # fmt: skip
+CONTEXTS = {0: "2001:db8::/64", 3: "2001:db8:3:4::/64"}
+
+
+@settings(max_examples=200, deadline=None)
+@given(PACKETS, st.booleans())
+def test_what_is_sent_is_what_comes_back(whole: bytes, strict: bool) -> None:
+    sender = LowpanSender(pan_id=0xABCD, contexts=CONTEXTS, strict=strict)
+    to_all = whole[24] == 0xFF
+    frames = sender.send(whole, THERE) if to_all else sender.send(whole, THERE, HERE)
+    assert all(len(raw) <= 125 for raw in frames)
+    host = netns("linux" if strict else "rfc")
+    verdicts = receive(host, frames)
+    assert verdicts[:-1] == ["held"] * (len(frames) - 1)
+    got = host.state.lowpan[: len(whole)].tobytes()
+    assert got == whole and host.counters()["Ip6InReceives"] == 1
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+def test_tshark_reads_what_is_sent(tmp_path: Path) -> None:
+    sender = LowpanSender(pan_id=0xABCD, contexts=CONTEXTS)
+    sent = [
+        packet(b"abc", protocol=58, source=ip("2001:db8::2"), target=ip("ff02::1:3")),
+        udp(DATA, sport=5683, source=ip("2001:db8:3:4::9"), target=ip("2001:db8::1")),
+        packet(DATA, protocol=59, first=0x0B << 20 | 0x12345, hops=3),
+        packet(DATA, protocol=58, source=bytes(16), target=ip("ff02::1:ff00:1")),
+    ]
+    frames = [sender.send(whole, THERE)[0] for whole in sent]
+    assert judged(frames, tmp_path) == sent
+    many = sender.send(WHOLE, THERE, HERE)
+    assert [raw[21] >> 3 for raw in many] == [0b11000, *[0b11100] * (len(many) - 1)]
+    assert judged(many, tmp_path)[-1] == WHOLE
+
+
+def test_what_can_not_be_sent_is_said() -> None:
+    sender = LowpanSender()
+    with pytest.raises(ValueError, match="no IPv6 packet"):
+        sender.send(b"\x45" + bytes(60), 1)
+    with pytest.raises(ValueError, match="too long for 6LoWPAN"):
+        sender.send(packet(bytes(2100)), 1)
+    with pytest.raises(ValueError, match="numbers from 0 to 15"):
+        LowpanSender(contexts={16: "2001:db8::/64"})
+
+
+def test_a_host_answers_in_frames_of_its_own() -> None:
+    host = netns()
+    whole = udp(bytes(100), dport=99)  # no socket
+    frames = LowpanSender(pan_id=0xABCD, contexts=CONTEXTS).send(whole, THERE, HERE)
+    batch = PacketBatch.from_packets(frames, link_type=NOFCS, device=1)
+    host.receive(batch, collect_output=True)
+    sent = [out.packet for out in host.take_output()]
+    assert host.output_link_type("lowpan0") == NOFCS and len(sent) == 2
+    other = Netns(parse_host(HOST.replace("00:01 type", "00:02 type")), seed=1)
+    assert receive(other, sent)[0] == "held"
+    inner = other.state.lowpan[: other.state.lw[T.LW_OUT]].tobytes()
+    assert inner[6] == 58 and inner[40:42] == b"\x01\x04"  # port unreachable
+    assert inner[48:] == whole

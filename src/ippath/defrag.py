@@ -104,7 +104,7 @@ class Defragmenter:
             raise ValueError(f"store is one of {', '.join(STORES)}, not {store}")
         self.policy, self.limits = policy, limits or Limits()
         self.whole, self.comments = whole, comments
-        self._state = _bare_state(seed, overlaps)
+        self._state = bare_state(seed, overlaps)
         self._state.fqdir[:, T.FQDIR_STORE] = STORES[store]
         self._handle = state_handle(self._state)
         self._outcomes = np.zeros(len(OUTCOMES), np.int64)
@@ -266,7 +266,7 @@ class Defragmenter:
         misc[T.FM_OVERLAPS] = 0
 
 
-def _bare_state(seed: int, overlaps: bool) -> T.State:
+def bare_state(seed: int, overlaps: bool) -> T.State:
     """A state in which only reassembly and its output have room."""
 
     def none(columns: int = 0) -> np.ndarray:

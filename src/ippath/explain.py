@@ -16,7 +16,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath import trace as TR
-from ippath.batch import PacketBatch
+from ippath.batch import LINKS_IEEE802154, PacketBatch
 from ippath.config.values import address_text
 from ippath.fib.sysctl import (
     AND, COPIED4, COPIED6, DEVICE_ONLY, MAX, effective_sysctl, own_sysctl,
@@ -25,7 +25,6 @@ from ippath.mib import COUNTERS
 from ippath.model import TABLE_LOCAL, TABLE_MAIN, Host, Route
 from ippath.netns import route_text, table_name
 from ippath.reasons import REASONS, VERDICTS
-from ippath.wire.ieee802154 import ADDRESS_NONE, ADDRESS_SHORT, BROADCAST, LINK_TYPES
 
 if TYPE_CHECKING:
     from ippath.netns import Netns
@@ -335,7 +334,7 @@ class _Found:
 def _inner(netns: Netns, one: PacketBatch) -> bytes:
     """The IPv6 packet that the 6LoWPAN frame received last was made into, as far as captured."""
     state = netns.state
-    if int(one.link_type[0]) not in LINK_TYPES or state.skb[T.SKB_FAMILY] != 6:
+    if int(one.link_type[0]) not in LINKS_IEEE802154 or state.skb[T.SKB_FAMILY] != 6:
         return b""
     return state.lowpan[: state.lw[T.LW_OUT]].tobytes()
 
@@ -643,6 +642,8 @@ def _whole(hi: int, lo: int) -> int:
 
 def wpan_address_text(mode: int, address: int) -> str:
     """An IEEE 802.15.4 address in words."""
+    from ippath.wire.ieee802154 import ADDRESS_NONE, ADDRESS_SHORT, BROADCAST
+
     if mode == ADDRESS_NONE:
         return "no address"
     if mode == ADDRESS_SHORT:

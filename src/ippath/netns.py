@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ippath import tables as T
-from ippath.batch import DIRECTION_LOOPED, LINK_ETHERNET, LINK_RAW, PacketBatch
+from ippath.batch import (
+    DIRECTION_LOOPED,
+    LINK_ETHERNET,
+    LINK_IEEE802154_NOFCS,
+    LINK_RAW,
+    PacketBatch,
+)
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import build_fib, halves
 from ippath.fib.multipath import mix32
@@ -1249,7 +1255,10 @@ class Netns:
 
     def output_link_type(self, device: str) -> int:
         """LINKTYPE_ of packets that leave by the device."""
-        raw = self.tables.device[self._device_rows[device], T.DEV_RAW_IP]
+        row = self.tables.device[self._device_rows[device]]
+        if row[T.DEV_LOWPAN]:
+            return LINK_IEEE802154_NOFCS
+        raw = row[T.DEV_RAW_IP]
         return LINK_RAW if raw else LINK_ETHERNET
 
     # --- words ------------------------------------------------------------------------------------------

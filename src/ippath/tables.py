@@ -201,9 +201,11 @@ class Tables(NamedTuple):
 
 # --- what packets change -----------------------------------------------------------------------------
 # per-device packet and byte counts
-DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEVSTAT_COLUMNS = (
-    range(6)
-)
+(
+    DEVSTAT_RX, DEVSTAT_RX_BYTES, DEVSTAT_RX_DROPPED, DEVSTAT_TX, DEVSTAT_TX_BYTES,
+    DEVSTAT_FRAMES, DEVSTAT_TAGS,  # 6LoWPAN: frames sent, datagrams sent in fragments
+    DEVSTAT_COLUMNS,
+) = range(8)  # fmt: skip
 # rate limit and redirect state of one peer (kernel: inet_peer)
 (
     PEER_USED, PEER_HI, PEER_LO, PEER_TOKENS_NS, PEER_LAST_NS, PEER_REDIRECTS,
@@ -386,7 +388,7 @@ MOST_FRAGMENTS = (
 ) = range(21)  # fmt: skip
 CONTEXT_PLEN, CONTEXT_HI, CONTEXT_LO, CONTEXT_COLUMNS = range(4)  # CONTEXT_PLEN is NONE: not active
 CONTEXTS = 16
-LOWPAN_BYTES = 1 << 17
+LOWPAN_SENT, LOWPAN_BYTES = 1 << 17, 1 << 18  # from LOWPAN_SENT on: headers of a packet that leaves
 
 
 class State(NamedTuple):

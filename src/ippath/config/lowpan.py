@@ -6,7 +6,8 @@ from ippath.config.draft import Draft
 from ippath.config.values import take_number, take_prefix
 from ippath.config.words import Reader, Wrong
 from ippath.model import Device
-from ippath.tables import CONTEXTS
+
+CONTEXTS = 16  # RFC 6282 section 3.1.2
 
 
 def read_6lowpan(draft: Draft, reader: Reader) -> None:

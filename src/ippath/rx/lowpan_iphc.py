@@ -82,7 +82,7 @@ def _is_active(s, context):
 
 
 @kernel
-def _under_prefix(s, context, hi, lo):
+def under_prefix(s, context, hi, lo):
     """The address with its first bits replaced by those of a context."""
     row = s.context[context]
     plen = row[CONTEXT_PLEN]
@@ -109,7 +109,7 @@ def _unicast(s, data, stateful, form, context, mode, link):
     else:
         lo = _link_iid(s, mode, link)
     if stateful:
-        return _under_prefix(s, context, 0, lo)
+        return under_prefix(s, context, 0, lo)
     return LINK_LOCAL, lo
 
 
@@ -123,7 +123,7 @@ def _group(s, data, stateful, form, context):
         if not _is_active(s, context):
             return 0, 0
         plen = s.context[context, CONTEXT_PLEN]
-        prefix, _ = _under_prefix(s, context, 0, 0)
+        prefix, _ = under_prefix(s, context, 0, 0)
         first = fetch16(data, lw)
         hi = ((0xFF0000 | first) - 0x1000000) << 40 | plen << 32 | prefix >> 32 & 0xFFFFFFFF
         return hi, prefix << 32 | fetch32(data, lw)

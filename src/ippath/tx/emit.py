@@ -10,14 +10,16 @@ from ippath.batch import LINK_ETHERNET, LINK_RAW
 from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
-    COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_CARRIER, DEV_LOOPBACK, DEV_MAC, DEV_NOARP, DEV_RAW_IP,
+    COLLECT_SENT, CONF_ASSUME_NEIGH, DEVSTAT_TX, DEVSTAT_TX_BYTES, DEV_CARRIER, DEV_LOOPBACK, DEV_LOWPAN, DEV_MAC, DEV_NOARP, DEV_PAN, DEV_RAW_IP,
     MISC_COLLECT, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, NEIGH_DEVICE, NEIGH_FAILED_STATE,
-    NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
+    NEIGH_HI, NEIGH_LO, NEIGH_MAC, NEIGH_STATE, NEIGH_VALID, NONE, OUT_CAUSE, OUT_DEVICE, OUT_LENGTH,
     OUT_LINK, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, RTN_BROADCAST, SKB_FRAME,
 )  # fmt: skip
 from ippath.trace import T_NEIGH, T_NEIGH6, note
 from ippath.tx.loopback import loop_back
+from ippath.tx.lowpan import ALL, lowpan_xmit
 from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6
+from ippath.wire.lowpan import long_iid
 from ippath.wire.memory import copy, load8, store16be, store32be
 
 ETHER_HEADER = 14
@@ -75,6 +77,30 @@ def neighbour_mac(h, device, family, hi, lo, broadcast):
     return ASSUMED_MAC | (lo & 0xFFFFFFFF)
 
 
+@kernel
+def _lowpan_address(h, device, hi, lo):
+    """EUI-64 of a next hop; all for a group (kernel: ndisc_mc_map)."""
+    if (hi >> 56) & 0xFF == 0xFF:
+        return ALL
+    row = neighbour_row(h, device, hi, lo)
+    if row >= 0 and h.neighbour[row, NEIGH_MAC] != NONE:
+        return h.neighbour[row, NEIGH_MAC]
+    return long_iid(lo)  # from which the address was made, if nobody says otherwise
+
+
+@cold
+def _emit_lowpan(h, s, buf, offset, kept, length, device, hi, lo):
+    """Send by a 6LoWPAN device, which carries IPv6 alone."""
+    if load8(buf, offset) >> 4 != 6:
+        return
+    s.devstat[device, DEVSTAT_TX] += 1
+    s.devstat[device, DEVSTAT_TX_BYTES] += length
+    if s.misc[MISC_COLLECT] & COLLECT_SENT:
+        mine, to = h.device[device, DEV_MAC], _lowpan_address(h, device, hi, lo)
+        mine = 0 if mine == NONE else mine
+        lowpan_xmit(s, buf, offset, kept, length, device, h.device[device, DEV_PAN], mine, to)
+
+
 @cold
 def emit(h, s, buf, offset, kept, length, device, family, hi, lo, kind):
     """Send a packet of `length` bytes by `device` to the next hop (hi, lo).
@@ -84,6 +110,9 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, kind):
     """
     if h.device[device, DEV_CARRIER] == 0:
         return  # kernel: noop_enqueue
+    if h.device[device, DEV_LOWPAN]:
+        _emit_lowpan(h, s, buf, offset, kept, length, device, hi, lo)
+        return
     raw = h.device[device, DEV_RAW_IP] != 0
     header = 0 if raw else ETHER_HEADER
     s.devstat[device, DEVSTAT_TX] += 1

@@ -15,7 +15,6 @@ from ippath.tables import (
 )  # fmt: skip
 from ippath.wire.memory import load8, load16le, load64le
 
-LINK_TYPES = (LINK_IEEE802154, LINK_IEEE802154_NOFCS, LINK_IEEE802154_TAP)
 TYPE_BEACON, TYPE_DATA, TYPE_ACK, TYPE_COMMAND = range(4)
 # the frame control field (IEEE 802.15.4-2015 section 7.2.1)
 TYPE_MASK, SECURED, ACK_REQUEST, INTRA_PAN, NO_SEQUENCE, ELEMENTS = 7, 8, 32, 64, 256, 512
