@@ -6,6 +6,7 @@ ran on has no 6LoWPAN.  What the RFCs allow beyond it is behind the switch `lowp
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import struct
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from ippath import tables as T
 from ippath.batch import PacketBatch
 from ippath.config import parse_host
+from ippath.defrag import Defragmenter
 from ippath.lowpan import LowpanSender
 from ippath.netns import Netns
 from tests import captures
@@ -478,3 +480,76 @@ def test_a_host_answers_in_frames_of_its_own() -> None:
     inner = other.state.lowpan[: other.state.lw[T.LW_OUT]].tobytes()
     assert inner[6] == 58 and inner[40:42] == b"\x01\x04"  # port unreachable
     assert inner[48:] == whole
+
+
+# --- without a host ---------------------------------------------------------------------------------
+
+
+def defragmented(
+    frames: list[bytes], policy: str, link_type: int = NOFCS
+) -> tuple[list[bytes], dict[str, int]]:
+    """What comes out, and what was counted."""
+    engine = Defragmenter(policy, contexts=CONTEXTS, comments=True)
+    out = engine.push(PacketBatch.from_packets(frames, link_type=link_type))
+    return list(out), engine.statistics()["6lowpan"]
+
+
+@pytest.mark.parametrize("order", ([0, 1, 2], [2, 1, 0], [1, 2, 0]))
+@pytest.mark.parametrize("link_type", (NOFCS, FCS, TAP))
+def test_defrag_gives_the_packet_in_the_frame_of_its_first_fragment(
+    order: list[int], link_type: int
+) -> None:
+    def dressed(payload: bytes) -> bytes:
+        raw = frame(payload, fcs=link_type != NOFCS)
+        return tap(raw, 1) if link_type == TAP else raw
+
+    frames = [dressed([HEAD, MIDDLE, LAST][k]) for k in order]
+    out, counts = defragmented(frames, "last", link_type)
+    assert out == [dressed(b"\x41" + WHOLE)]
+    assert (counts["fragments"], counts["reassembled"], counts["joined"]) == (3, 1, 3)
+    out, counts = defragmented(frames, "linux", link_type)
+    assert counts["reassembled"] == (order == [0, 1, 2])
+
+
+def test_defrag_passes_other_frames_and_opens_mesh_headers() -> None:
+    mesh = bytes.fromhex("b4 0002 0001")
+    others = [frame(GOOD), b"\x02\x00\x07", frame(b"", kind=0), frame(b"\x00zigbee"), b""]
+    out, counts = defragmented([*others, *(frame(mesh + p) for p in (LAST, MIDDLE, HEAD))], "first")
+    assert out[:5] == others and len(out) == 6
+    assert out[5].startswith(frame(mesh)) and counts["reassembled"] == 1
+
+
+def test_a_prefix_is_asked_for_by_number() -> None:
+    frames = LowpanSender(pan_id=0xABCD, contexts=CONTEXTS).send(
+        udp(bytes(200), source=ip("2001:db8::2"), target=ip("2001:db8:3:4::1")), THERE, HERE
+    )
+    assert defragmented(frames, "linux")[1]["reassembled"] == 1
+    unknown = Defragmenter("linux")
+    unknown.push(PacketBatch.from_packets(frames, link_type=NOFCS))
+    assert unknown.statistics()["6lowpan"]["invalid"] == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(PAYLOADS, max_size=20), st.sampled_from(["linux", "last"]), st.booleans())
+def test_defrag_takes_any_frames(payloads: list[bytes], policy: str, raw: bool) -> None:
+    engine = Defragmenter(policy, seed=1)
+    frames = payloads if raw else [frame(p) for p in payloads]
+    for link_type in (NOFCS, FCS, TAP):
+        engine.push(PacketBatch.from_packets(frames, link_type=link_type))
+    engine.advance(200 * SECOND)
+    counts = engine.statistics()
+    assert not counts["waiting"] and not counts["memory"]
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+def test_defrag_and_tshark_put_as_many_together(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    sender = LowpanSender(pan_id=0xABCD, contexts=CONTEXTS)
+    flights = [
+        sender.send(udp(rng.randbytes(rng.randint(120, 1200))), THERE, HERE) for _ in range(40)
+    ]
+    frames = [raw for flight in flights for raw in flight]
+    rng.shuffle(frames)
+    out, counts = defragmented(frames, "first")
+    seen = [p for p in judged(frames, tmp_path) if len(p) == 40 + int.from_bytes(p[4:6])]
+    assert counts["reassembled"] == 40 and sorted(raw[22:] for raw in out) == sorted(set(seen))

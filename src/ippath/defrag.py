@@ -19,7 +19,9 @@ import numpy as np
 from ippath import tables as T
 from ippath.batch import PacketBatch, concatenate
 from ippath.frag import stream
-from ippath.frag.arena import STATISTICS, STORES, grown, new_arena, set_limits, statistics
+from ippath.frag.arena import (
+    STATISTICS, STORES, grown, new_arena, set_contexts, set_limits, statistics,
+)  # fmt: skip
 from ippath.handles import state_handle
 from ippath.mib import COUNTERS
 from ippath.reasons import REASON_NAMES, VERDICTS
@@ -84,7 +86,7 @@ class Defragmenter:
     only datagrams come out.  `comments` gives each datagram a comment that names its frames, in the
     order of the bytes that they carry.  `overlaps` notes each overlap (see `take_overlaps`).  `store`
     says how fragments are kept: "runs", or for comparison "tree" and "list".  `seed` is the secret of
-    the hash.  Raises ValueError for a policy, store or limit that does not exist.
+    the hash, `contexts` the prefixes by number of 6LoWPAN (docs/6lowpan.md).  Raises ValueError for a policy, store or limit that does not exist.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Defragmenter:
         comments: bool = False,
         overlaps: bool = False,
         store: str = "runs",
+        contexts: dict[int, str] | None = None,
         seed: int = 0,
     ):
         if policy not in POLICIES:
@@ -106,6 +109,8 @@ class Defragmenter:
         self.whole, self.comments = whole, comments
         self._state = bare_state(seed, overlaps)
         self._state.fqdir[:, T.FQDIR_STORE] = STORES[store]
+        self._state.lw[T.LW_STRICT] = int(policy.startswith("linux"))
+        set_contexts(self._state.context, prefixes(contexts or {}))
         self._handle = state_handle(self._state)
         self._outcomes = np.zeros(len(OUTCOMES), np.int64)
         self._found: list[Overlap] = []
@@ -119,6 +124,7 @@ class Defragmenter:
         for directory, seconds in (
             (T.FQDIR_IPV4, limits.seconds4),
             (T.FQDIR_IPV6, limits.seconds6),
+            (T.FQDIR_LOWPAN, limits.seconds6),
         ):
             set_limits(
                 self._state.fqdir, directory, high=limits.memory, timeout_ns=int(seconds * 1e9)
@@ -235,8 +241,9 @@ class Defragmenter:
         """Packets by outcome so far; see docs/reassembly.md for the keys."""
         four = statistics(self._state.fqdir[T.FQDIR_IPV4])
         six = statistics(self._state.fqdir[T.FQDIR_IPV6])
-        both = {name: four[name] + six[name] for name in STATISTICS}
-        both["memory_peak"] = max(four["memory_peak"], six["memory_peak"])
+        low = statistics(self._state.fqdir[T.FQDIR_LOWPAN])
+        both = {name: four[name] + six[name] + low[name] for name in STATISTICS}
+        both["memory_peak"] = max(kind["memory_peak"] for kind in (four, six, low))
         del both["too_far"]  # which is a host's limit
         return {
             "packets": int(self._outcomes.sum()),
@@ -246,6 +253,7 @@ class Defragmenter:
             "memory_limit": self.limits.memory,
             "ipv4": {name: four[name] for name in both},
             "ipv6": {name: six[name] for name in both},
+            "6lowpan": {name: low[name] for name in both},
         }
 
     @property
@@ -264,6 +272,17 @@ class Defragmenter:
         for row in self._state.overlaps[: misc[T.FM_OVERLAPS]]:
             self._found.append(_overlap([int(value) for value in row]))
         misc[T.FM_OVERLAPS] = 0
+
+
+def prefixes(contexts: dict[int, str]) -> dict[int, tuple[int, int]]:
+    """Contexts of 6LoWPAN from text; raises ValueError for a number or prefix that is none."""
+    found = {}
+    for number, text in contexts.items():
+        if not 0 <= number < T.CONTEXTS:
+            raise ValueError(f"contexts have numbers from 0 to {T.CONTEXTS - 1}, not {number}")
+        network = ipaddress.IPv6Network(text)
+        found[number] = (int(network.network_address), network.prefixlen)
+    return found
 
 
 def bare_state(seed: int, overlaps: bool) -> T.State:

@@ -8,13 +8,11 @@ The way back is `ippath.Netns` with a lowpan device, or `ippath.Defragmenter`.
 
 from __future__ import annotations
 
-import ipaddress
-
 import numpy as np
 
 from ippath import tables as T
 from ippath.batch import PacketBatch
-from ippath.defrag import bare_state
+from ippath.defrag import bare_state, prefixes
 from ippath.fib.build import halves
 from ippath.frag.arena import set_contexts
 from ippath.handles import state_handle
@@ -40,7 +38,7 @@ class LowpanSender:
             out=np.zeros((T.MOST_FRAGMENTS, T.OUT_COLUMNS), np.int64),
         )
         self._state.lw[T.LW_STRICT] = int(strict)
-        set_contexts(self._state.context, {k: _prefix(k, p) for k, p in (contexts or {}).items()})
+        set_contexts(self._state.context, prefixes(contexts or {}))
         self._handle = state_handle(self._state)
 
     def send(self, packet: bytes, source: int, target: int = BROADCAST) -> list[bytes]:
@@ -61,10 +59,3 @@ class LowpanSender:
         if not len(rows):
             raise ValueError(f"a packet of {len(packet)} bytes is too long for 6LoWPAN")
         return [raw[at : at + size] for at, size in rows[:, [T.OUT_OFFSET, T.OUT_LENGTH]].tolist()]
-
-
-def _prefix(number: int, text: str) -> tuple[int, int]:
-    if not 0 <= number < T.CONTEXTS:
-        raise ValueError(f"contexts have numbers from 0 to {T.CONTEXTS - 1}, not {number}")
-    network = ipaddress.IPv6Network(text)
-    return int(network.network_address), network.prefixlen

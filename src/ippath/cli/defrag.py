@@ -80,7 +80,14 @@ MEANINGS = {
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long a datagram may take.  [default: 30 for IPv4, 60 for IPv6]",
+    help="How long a datagram may take.  [default: 30 for IPv4, 60 for IPv6 and 6LoWPAN]",
+)
+@click.option(
+    "--context",
+    "contexts",
+    multiple=True,
+    metavar="N=PREFIX",
+    help="A prefix that compressed 6LoWPAN headers name by its number. May be repeated.",
 )
 @options.filter_option
 @options.json_option
@@ -94,12 +101,13 @@ def defrag(
     only: bool,
     memory: int,
     timeout: float | None,
+    contexts: tuple[str, ...],
     expression: str | None,
     as_json: bool,
     seed: int,
     quiet: bool,
 ) -> int:
-    """Put datagrams together that come in fragments, IPv4 and IPv6, by the rules of one system.
+    """Put datagrams together that come in fragments: IPv4, IPv6 and 6LoWPAN, by the rules of one system.
 
     All else is passed on as it is. Times are those of the capture; memory is bounded, whatever the
     capture holds.
@@ -112,8 +120,9 @@ def defrag(
     seconds = (30.0, 60.0) if timeout is None else (timeout, timeout)
     limits = Limits(memory, *seconds)
     engine = Defragmenter(
-        policy, limits, whole=not only, comments=output is not None, overlaps=overlaps, seed=seed
-    )
+        policy, limits, whole=not only, comments=output is not None, overlaps=overlaps, seed=seed,
+        contexts=_contexts(contexts),
+    )  # fmt: skip
     found: list[Overlap] = []
     progress, packets = Progress(quiet), 0
     with compiling(quiet, "defragment_burst"):
@@ -152,6 +161,20 @@ def defrag(
     else:
         _print(facts, found if overlaps else None)
     return options.code_for(endings)
+
+
+def _contexts(given: tuple[str, ...]) -> dict[int, str]:
+    from ippath.defrag import prefixes
+
+    contexts = {}
+    for text in given:
+        number, _, prefix = text.partition("=")
+        try:
+            contexts[int(number)] = prefix
+            prefixes(contexts)
+        except ValueError as error:
+            raise click.BadParameter(f"{text}: {error}", param_hint="--context") from None
+    return contexts
 
 
 def _parts(batch: Any, step: int) -> Iterator[Any]:

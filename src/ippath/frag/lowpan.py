@@ -30,6 +30,7 @@ from ippath.rx.lowpan_iphc import fill_checksum
 
 # what becomes of a fragment
 KEPT, WHOLE, REFUSED, INVALID, DUPLICATED, OVERLAPPED, GIVEN_UP = range(7)
+LARGEST_DATAGRAM = 1280  # IPV6_MIN_MTU: what Linux reassembles here
 COMPLETE = FQ_FIRST_IN | FQ_LAST_IN
 
 

@@ -13,22 +13,33 @@ from ippath.frag.fragment import (
 )  # fmt: skip
 from ippath.frag.ipv6 import upper_header_missing
 from ippath.frag.join import copy_header, copy_payload
+from ippath.frag.lowpan import DUPLICATED as LOWPAN_DUPLICATED
+from ippath.frag.lowpan import INVALID as LOWPAN_INVALID
+from ippath.frag.lowpan import KEPT as LOWPAN_KEPT
+from ippath.frag.lowpan import REFUSED as LOWPAN_REFUSED
+from ippath.frag.lowpan import WHOLE as LOWPAN_WHOLE
+from ippath.frag.lowpan import LARGEST_DATAGRAM, lowpan_frag_queue, lowpan_frag_reasm
 from ippath.frag.overlap import first_piece, settle_overlaps
 from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, FITS, find_place, next_run
 from ippath.frag.store import check_room, free_fragment, get_bytes
 from ippath.frag.wheel import first_due
-from ippath.handles import open_bytes, open_state
+from ippath.batch import LINK_IEEE802154_TAP
+from ippath.handles import as_arena, open_bytes, open_state
 from ippath.jit import cold, entry, kernel
+from ippath.rx.lowpan_dispatch import (
+    FRAGMENT, REFUSE, open_payload, rebuild, take_fragment_header,
+)  # fmt: skip
 from ippath.reasons import CONSUMED, DROPPED, R_FRAG_REASM_TIMEOUT, R_NONE
 from ippath.tables import (
     DATAGRAM_BYTES, FM_DST_HI, FM_DST_LO, FM_DUE_NS, FM_ID, FM_JOINED, FM_OVERLAPS, FM_SHORT,
     FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN,
-    FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED,
+    FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED, FQDIR_LOWPAN,
     FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
     FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END,
     FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_OWNER,
-    FRAG_SKIP, FRAG_STORED, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MOST_FRAGMENTS, NONE,
+    FRAG_SKIP, FRAG_STORED, LW_AT, LW_BASE, LW_END, LW_ERROR, LW_SECURED, LW_SIZE, LW_STRICT, LW_TYPE,
+    LW_WIRE_END, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MOST_FRAGMENTS, NONE,
     OUT_CAUSE, OUT_DEVICE, OUT_LENGTH, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, OVERLAP_BEGIN,
     OVERLAP_COMPARED, OVERLAP_DIFFER, OVERLAP_DST_HI, OVERLAP_DST_LO, OVERLAP_END, OVERLAP_FAMILY,
     OVERLAP_FRAME, OVERLAP_ID, OVERLAP_OTHER, OVERLAP_OTHER_BEGIN, OVERLAP_OTHER_END,
@@ -37,13 +48,26 @@ from ippath.tables import (
     SKB_IP, SKB_LINK, SKB_NEXTHDR_AT, SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
 )  # fmt: skip
 from ippath.wire.checksum import checksum, header_ok
-from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, ETH_P_PPPOE, LINK_FOUND, find_network
+from ippath.wire.ether import (
+    ETH_P_IP,
+    ETH_P_IPV6,
+    ETH_P_PPPOE,
+    LINK_FOUND,
+    LINK_UNKNOWN,
+    find_network,
+)
+from ippath.wire.ieee802154 import (
+    FCS, MAC_CUT, MAC_FOUND, TYPE_DATA, frame_check, is_ieee802154, parse_frame,
+)  # fmt: skip
 from ippath.wire.ipv4 import (
     CHECKSUM, DESTINATION, DF, FLAGS_OFFSET, HEADER, IDENTIFICATION, MF, OFFSET_MASK, PROTOCOL,
     SOURCE, TOS, TOTAL_LENGTH, VERSION_IHL,
 )  # fmt: skip
 from ippath.wire import ipv6
-from ippath.wire.memory import copy, load8, load16be, load32be, load64be, store8, store16be
+from ippath.wire.lowpan import DISPATCH_IPV6, LW_CUT, LW_FINE
+from ippath.wire.memory import (
+    copy, load8, load16be, load16le, load32be, load64be, store8, store16be, store16le,
+)  # fmt: skip
 
 # what became of a packet
 (
@@ -377,6 +401,68 @@ def _ip6(s, data, ip, user, cause):
     )  # fmt: skip
 
 
+@kernel
+def _give_lowpan(s, q, f, link_type, fcs, cause):
+    """Join a complete 6LoWPAN queue: a frame that has the IPv6 packet uncompressed; always JOINED."""
+    frames, out = s.frag_misc[FM_JOINED], s.out_data
+    base, length, there = lowpan_frag_reasm(s, q, f)
+    at, size = s.misc[MISC_OUT_BYTES], base + there
+    copy(out, at, s.lowpan, 0, size)
+    if fcs and there == length:
+        start = at + (load16le(out, at + 2) if link_type == LINK_IEEE802154_TAP else 0)
+        store16le(out, at + size, frame_check(out, start, at + size - start))
+        size += fcs
+    row = _note_out(s, size, base + length + fcs, cause)
+    s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = frames, s.frag_misc[FM_JOINED] - frames
+    return JOINED
+
+
+@cold
+def _lowpan(s, data, link_type, cause):
+    """An IEEE 802.15.4 frame; what became of it."""
+    skb, lw, directory = s.skb, s.lw, s.fqdir[FQDIR_LOWPAN]
+    start, end = skb[SKB_LINK], skb[SKB_END]
+    status, fcs = parse_frame(data, start, end, skb[SKB_WIRE_END], link_type, lw)
+    if status != MAC_FOUND or lw[LW_TYPE] != TYPE_DATA or lw[LW_SECURED] or fcs > FCS:
+        return CUT if status == MAC_CUT else PASSED
+    lw[LW_ERROR], lw[LW_BASE], lw[LW_SIZE] = LW_FINE, 0, 0
+    kind, dispatch = open_payload(s, data)
+    if kind != FRAGMENT or lw[LW_ERROR] != LW_FINE:
+        return CUT if lw[LW_ERROR] == LW_CUT else PASSED
+    before = lw[LW_AT] - start
+    first = take_fragment_header(s, data, dispatch)
+    length, there = lw[LW_WIRE_END] - lw[LW_AT], max(0, lw[LW_END] - lw[LW_AT])
+    wrong = lw[LW_STRICT] != 0 and lw[LW_SIZE] > LARGEST_DATAGRAM
+    if first and lw[LW_ERROR] == LW_FINE:
+        copy(s.lowpan, 0, data, start, before)
+        store8(s.lowpan, before, DISPATCH_IPV6)
+        lw[LW_BASE] = before + 1
+        kind, length, there = rebuild(s, data, load8(data, lw[LW_AT]))
+        wrong = wrong or kind == REFUSE
+    if lw[LW_ERROR] == LW_CUT:
+        return CUT
+    if wrong or lw[LW_ERROR] != LW_FINE:
+        directory[FQDIR_FRAGMENTS] += 1
+        directory[FQDIR_INVALID] += 1
+        return INVALID
+    skb[SKB_IP] = 0 if first else lw[LW_AT]
+    skb[SKB_AVAIL] = lw[LW_BASE] + there
+    if first:
+        fate, q, f = lowpan_frag_queue(s, as_arena(s.lowpan), lw[LW_BASE], length, 1)
+    else:
+        fate, q, f = lowpan_frag_queue(s, data, 0, length, 0)
+    check_room(s)
+    if fate == LOWPAN_WHOLE:
+        return _give_lowpan(s, q, f, link_type, fcs, cause)
+    if fate == LOWPAN_KEPT:
+        return KEPT
+    if fate == LOWPAN_REFUSED:
+        return REFUSED
+    if fate == LOWPAN_INVALID:
+        return INVALID
+    return DUPLICATED if fate == LOWPAN_DUPLICATED else OVERLAPPED
+
+
 @cold
 def expire_stream(s, now):
     """Let go of all datagrams whose time is up."""
@@ -423,8 +509,12 @@ def defragment_burst(
         skb[SKB_LINK], skb[SKB_IP], skb[SKB_END] = start, start, start + size
         skb[SKB_WIRE_END] = start + wire
         skb[SKB_DEVICE], skb[SKB_OUT_DEVICE] = NONE, device[row]
-        status, ip, kind, _, vlan, _ = find_network(data, start, start + size, link_type[row])
         fate = PASSED
+        if is_ieee802154(link_type[row]):
+            status, ip, kind, vlan = LINK_UNKNOWN, start, 0, 0
+            fate = _lowpan(s, data, link_type[row], row)
+        else:
+            status, ip, kind, _, vlan, _ = find_network(data, start, start + size, link_type[row])
         if status == LINK_FOUND and kind == ETH_P_IP:
             fate = _ip4(s, data, ip, vlan + 1, row)
         elif status == LINK_FOUND and kind == ETH_P_IPV6:

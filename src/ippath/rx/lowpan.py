@@ -14,7 +14,7 @@ With LW_STRICT as Linux, which has no mesh, no broadcast header and no HC1.
 from __future__ import annotations
 
 from ippath.frag.fragment import hold
-from ippath.frag.lowpan import KEPT, WHOLE, lowpan_frag_queue, lowpan_frag_reasm
+from ippath.frag.lowpan import KEPT, LARGEST_DATAGRAM, WHOLE, lowpan_frag_queue, lowpan_frag_reasm
 from ippath.handles import as_arena
 from ippath.jit import cold, kernel
 from ippath.reasons import (
@@ -24,7 +24,7 @@ from ippath.reasons import (
 from ippath.rx.lowpan_dispatch import PASS, REFUSE, open_payload, rebuild, take_fragment_header
 from ippath.rx.packet import CONTINUE, capture_cut, consume, drop, unsupported
 from ippath.tables import (
-    DEVSTAT_RX, DEVSTAT_RX_BYTES, DEV_MAC, DEV_PAN, DEV_SHORT, DEV_UP, LW_AT, LW_BASE, LW_DST,
+    DEVSTAT_RX, DEVSTAT_RX_BYTES, DEV_MAC, DEV_PAN, DEV_SHORT, DEV_UP, FM_JOINED, LW_AT, LW_BASE, LW_DST,
     LW_DST_MODE, LW_DST_PAN, LW_END, LW_ERROR, LW_OFFSET, LW_OUT, LW_SECURED, LW_SIZE, LW_SRC,
     LW_SRC_MODE, LW_TAG, LW_TYPE, LW_WIRE_END, NONE, PACKET_BROADCAST, PACKET_HOST,
     PACKET_OTHERHOST, PACKET_OUTGOING, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FAMILY, SKB_IP, SKB_LEN,
@@ -40,8 +40,6 @@ from ippath.wire.ieee802154 import (
 )  # fmt: skip
 from ippath.wire.lowpan import DISPATCH_IPHC, LW_CUT, LW_FINE
 from ippath.wire.memory import load8
-
-LARGEST_DATAGRAM = 1280  # IPV6_MIN_MTU: what 6LoWPAN reassembles
 
 
 @kernel
@@ -133,6 +131,7 @@ def _take_fragment(s, data, trace, dispatch):
         return hold(s, trace, q)
     if fate != WHOLE:
         return drop(s, trace, R_NOT_SPECIFIED)
+    s.frag_misc[FM_JOINED] = 0
     at, length, there = lowpan_frag_reasm(s, q, f)
     note(trace, T_LOWPAN_JOINED, length)
     return _hand_up(s, at, length, there)
