@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ippath.batch import LINK_IEEE802154_NOFCS
 from ippath.bench import fragments
 from ippath.bench.fib import Fib, column, one_by_one, table_of
-from ippath.bench.frag import AT_ONCE, SLOWLY, Frag, holding, joining, receiving, under_attack
+from ippath.bench.frag import (
+    AT_ONCE, LOWPAN_TRAFFIC, SLOWLY, Frag, holding, joining, receiving, under_attack,
+)  # fmt: skip
 from ippath.bench.frag_peers import Dpdk, build_dpdk
 from ippath.bench import (
     WORKLOADS, UnknownWorkload, check_name, measure_workload, peers, tables, traffic,
@@ -392,6 +395,13 @@ def test_the_replay_workload_covers_every_packet(tmp_path: Path) -> None:
     for variant, verdict in ((first, DELIVERED), (last, FORWARDED)):
         with pytest.raises(AssertionError, match=f"40 of 41 packets were {verdict}"):
             variant.run()
+
+
+@pytest.mark.parametrize("pieces,flows,order", LOWPAN_TRAFFIC)
+def test_made_6lowpan_fragments_make_datagrams(pieces: int, flows: int, order: str) -> None:
+    made = fragments.lowpan_fragments(pieces, flows, 2, order)
+    policy = "linux" if order == "in order" else "first"
+    joining(made, 2 * flows, policy=policy, link_type=LINK_IEEE802154_NOFCS)()
 
 
 @pytest.mark.parametrize(("family", "pieces", "flows"), [(4, 2, 1), (4, 8, 64), (6, 4, 64)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ippath.batch import LINK_IEEE802154_NOFCS, LINK_RAW
 from ippath.bench import fragments
 from ippath.bench.frag_peers import DPDK_MOST_PIECES, Dpdk, build_dpdk, find_scapy
 from ippath.bench.framework import Absent, Run, Variant, Workload
@@ -21,6 +22,8 @@ TRAFFIC = (
     (4, 4, 64, "shuffled", 64), (4, 2, 100_000, "in order", 64), (6, 4, 1, "in order", 64),
     (6, 4, 64, "shuffled", 64),
 )  # fmt: skip
+# 6LoWPAN: (pieces, datagrams at a time, order)
+LOWPAN_TRAFFIC = ((2, 1, "in order"), (4, 1, "in order"), (8, 1, "in order"), (4, 64, "shuffled"))
 STORES = ("list", "tree", "runs")  # in the order of history
 MANY = 40  # fragments of a datagram as large as they get by Ethernet
 ATTACKED = (8, 4000)  # runs in a datagram
@@ -70,6 +73,7 @@ class Frag(Workload):
         found: list[Variant] = []
         for one, made in self._made.items():
             found += self._honest(one, made)
+        found += [self._lowpan(*one) for one in LOWPAN_TRAFFIC]
         many = self._fragments(4, MANY, 1, "in order", 64)
         for store, before in zip(STORES, ("", *STORES)):
             run = joining(many, len(many) // MANY, store)
@@ -114,6 +118,15 @@ class Frag(Workload):
             found.append(Variant(group, name, run, len(few), peer=True))
         return found
 
+    def _lowpan(self, pieces: int, flows: int, order: str) -> Variant:
+        rounds = max(1, self.size // (pieces * flows))
+        made = fragments.lowpan_fragments(pieces, flows, rounds, order)
+        many = f", {flows:,} at a time" if flows > 1 else ""
+        group = f"6LoWPAN, {pieces} frames of {made.shape[1]} bytes {order}{many}"
+        policy = "linux" if order == "in order" else "first"  # Linux takes them in order alone
+        run = joining(made, len(made) // pieces, policy=policy, link_type=LINK_IEEE802154_NOFCS)
+        return Variant(group, "ippath", run, len(made))
+
     def _scapy_run(self, raw: list[bytes], datagrams: int) -> Run:
         def run() -> None:
             assert self._scapy is not None
@@ -129,13 +142,16 @@ class Frag(Workload):
             peer.close()
 
 
-def joining(made: np.ndarray, datagrams: int, store: str = "runs") -> Run:
+def joining(
+    made: np.ndarray, datagrams: int, store: str = "runs", policy: str = "linux",
+    link_type: int = LINK_RAW,
+) -> Run:  # fmt: skip
     """A run that puts all datagrams together, and makes sure that it does."""
-    batch = fragments.batch_of(made)
+    batch = fragments.batch_of(made, link_type=link_type)
     parts = [batch.select(slice(at, at + STEP)) for at in range(0, len(batch), STEP)]
 
     def run() -> None:
-        engine = Defragmenter(limits=Limits(memory=MEMORY), whole=False, store=store)
+        engine = Defragmenter(policy, Limits(memory=MEMORY), whole=False, store=store)
         got = sum(len(engine.push(part)) for part in parts)
         if got != datagrams:
             raise AssertionError(f"{got} of {datagrams} datagrams were put together")

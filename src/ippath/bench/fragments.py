@@ -13,6 +13,9 @@ SOURCE6 = ipaddress.IPv6Address("2001:db8::2").packed
 HOST6 = ipaddress.IPv6Address("2001:db8::1").packed
 START_NS = 1_700_000_000 * 10**9
 UDP, MORE = 17, 0x2000
+# headers of nine bytes, so that all frames are of one length: flow label, next header, hop limit, source
+IPHC = bytes.fromhex("6823 000001 3b 40 0005")
+FIRST_PART, LATER_PART = 112, 80  # bytes of the IPv6 packet that a fragment stands for
 ORDERS = ("in order", "reversed", "shuffled")
 
 
@@ -24,6 +27,31 @@ def fragments(
     Each datagram falls into `pieces` fragments of `payload` bytes.  `order` is that of the fragments of
     each round.  The identification tells datagrams apart, beyond 65,536 the source address, too.
     """
+    datagram, piece = _numbered(pieces, flows, rounds, order)
+    return packets(family, datagram, piece * payload, piece < pieces - 1, payload)
+
+
+def lowpan_fragments(pieces: int, flows: int, rounds: int, order: str = "in order") -> np.ndarray:
+    """IEEE 802.15.4 frames with 6LoWPAN fragments, otherwise as `fragments`; headers are compressed."""
+    datagram, piece = _numbered(pieces, flows, rounds, order)
+    first = piece == 0
+    size = FIRST_PART + (pieces - 1) * LATER_PART
+    made = np.zeros((len(datagram), 21 + 5 + LATER_PART), np.uint8)
+    made[:, :5] = np.frombuffer(bytes.fromhex("41cc 07 cdab"), np.uint8)
+    made[:, 5:13] = np.frombuffer(bytes.fromhex("0100000000000002"), np.uint8)
+    made[:, 13:17].view("<u4")[:, 0] = datagram >> 16
+    made[:, 20] = 2
+    made[:, 21:23] = (
+        np.where(first, 0xC000 | size, 0xE000 | size).astype(">u2")[:, None].view(np.uint8)
+    )
+    made[:, 23:25] = (datagram & 0xFFFF).astype(">u2")[:, None].view(np.uint8)
+    made[:, 25] = (FIRST_PART + (piece - 1) * LATER_PART) // 8
+    made[first, 25:34] = np.frombuffer(IPHC, np.uint8)
+    return made
+
+
+def _numbered(pieces: int, flows: int, rounds: int, order: str) -> tuple[np.ndarray, np.ndarray]:
+    """Number of the datagram, and of the piece, of each fragment."""
     count = rounds * flows * pieces
     number = np.arange(rounds * flows).reshape(rounds, 1, flows)
     datagram = np.broadcast_to(number, (rounds, pieces, flows)).reshape(rounds, -1)
@@ -37,10 +65,7 @@ def fragments(
         )
         datagram = np.take_along_axis(datagram, places, 1)
         piece = np.take_along_axis(piece, places, 1)
-    return packets(
-        family, datagram.reshape(count), piece.reshape(count) * payload,
-        piece.reshape(count) < pieces - 1, payload,
-    )  # fmt: skip
+    return datagram.reshape(count), piece.reshape(count)
 
 
 def packets(
@@ -75,8 +100,8 @@ def _folded(total: np.ndarray) -> np.ndarray:
     return (total & 0xFFFF) + (total >> 16)
 
 
-def batch_of(made: np.ndarray, gap_ns: int = 100) -> PacketBatch:
-    """The packets as a batch, without a link-level header."""
+def batch_of(made: np.ndarray, gap_ns: int = 100, link_type: int = LINK_RAW) -> PacketBatch:
+    """The packets as a batch; the default link type is none."""
     count, length = made.shape
     return PacketBatch(
         data=made.reshape(-1),
@@ -84,7 +109,7 @@ def batch_of(made: np.ndarray, gap_ns: int = 100) -> PacketBatch:
         length=np.full(count, length),
         wire_length=np.full(count, length),
         time_ns=START_NS + gap_ns * np.arange(count),
-        link_type=np.full(count, LINK_RAW),
+        link_type=np.full(count, link_type),
         device=np.zeros(count),
         direction=np.zeros(count),
         mark=np.zeros(count),

@@ -15,7 +15,7 @@ from ippath.cli.build import choose_build
 LINK_NAMES = {
     0: "NULL", 1: "ETHERNET", 9: "PPP", 12: "RAW", 14: "RAW", 50: "PPP_HDLC", 51: "PPP_ETHER",
     101: "RAW", 108: "LOOP", 113: "LINUX_SLL", 219: "MPLS", 228: "IPV4", 229: "IPV6",
-    276: "LINUX_SLL2",
+    195: "IEEE802_15_4", 230: "IEEE802_15_4_NOFCS", 276: "LINUX_SLL2", 283: "IEEE802_15_4_TAP",
 }  # fmt: skip
 
 
