@@ -10,8 +10,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-# tests of the edges: they start processes or look at files, once is enough
-EDGES := tests/test_cli.py tests/test_packaging.py tests/test_architecture.py
+# tests of the edges and of the control side, which is never compiled: once is enough
+EDGES := $(addprefix tests/test_, $(addsuffix .py, cli packaging architecture bench verify aio \
+	host_file snapshot ss infer route_changes route_import bulk_routes prefix_docs))
 
 help:
 	@sed -n 's/^# //p' Makefile | head -6
