@@ -6,7 +6,7 @@ destination shares its route.  An entry belongs to a next hop (IPv4) or to a nex
 (IPv6), which the look-up has found before: its `owner`, a number that outlives a rebuilt table.
 The number of entries of a next hop is bounded, as in Linux: by buckets, and by their depth.
 
-In:  owner, destination, and the clock.   Out: a row of `state.exception`, or NONE.
+In:  owner and destination.   Out: a row of `state.exception`, or NONE.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ippath.tables import (
     EXC_USED, ROUTE_INFO, NODE_SUB_FIRST, NODE_SUB_COUNT, NODE_PARENT, NODE_FIRST, NODE_COUNT, INFO_NH_FIRST, INFO_NH_COUNT, EXC_IFINDEX, DEV_IFINDEX, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS, EXC_FAMILY,
     EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_HI, EXC_LO, EXC_LOCKED, EXC_MTU,
     EXC_NEXT, EXC_OWNER, EXC_STAMP_NS, NH_OWNER, NODE_SRC_HI, NODE_SRC_LO,
-    NODE_SRC_PLEN, NONE, RES_EXCEPTION, RES_NH, RES_ROUTE, ROUTE_DST_HI, ROUTE_DST_LO,
+    MISC_NOW_NS, NODE_SRC_PLEN, NONE, RES_EXCEPTION, RES_NH, RES_ROUTE, ROUTE_DST_HI, ROUTE_DST_LO,
     ROUTE_NODE, ROUTE_PLEN, ROUTE_TABLE,
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def _unlink(s, row):
 
 
 @cold
-def find_exception(s, now, owner, family, hi, lo):
+def find_exception(s, owner, family, hi, lo):
     """The entry for a destination, or NONE; one whose time is over goes."""
     table, cell = s.exception, _cell(s, family, hi, lo)
     at = s.exc_bucket[_bucket(s, owner, cell)] - 1
@@ -96,7 +96,7 @@ def find_exception(s, now, owner, family, hi, lo):
             and entry[EXC_OWNER] == owner
             and entry[EXC_FAMILY] == family
         ):
-            if entry[EXC_EXPIRES_NS] and now > entry[EXC_EXPIRES_NS]:
+            if entry[EXC_EXPIRES_NS] and s.misc[MISC_NOW_NS] > entry[EXC_EXPIRES_NS]:
                 _unlink(s, at)
                 return NONE
             return at
@@ -139,12 +139,12 @@ def _free_row(s):
 
 
 @cold
-def make_exception(h, s, now, device, owner, family, hi, lo):
+def make_exception(h, s, device, owner, family, hi, lo):
     """The entry for a destination, a new empty one if there is none.
 
     `device` is that of the next hop.
     """
-    row = find_exception(s, now, owner, family, hi, lo)
+    row = find_exception(s, owner, family, hi, lo)
     if row == NONE:
         cell = _cell(s, family, hi, lo)
         _make_room(s, owner, cell)
@@ -159,7 +159,7 @@ def make_exception(h, s, now, device, owner, family, hi, lo):
         table[row, EXC_NEXT] = s.exc_bucket[bucket]
         s.exc_bucket[bucket] = row + 1
         s.exc_misc[EM_USED] += 1
-    s.exception[row, EXC_STAMP_NS] = now
+    s.exception[row, EXC_STAMP_NS] = s.misc[MISC_NOW_NS]
     return row
 
 
@@ -175,28 +175,28 @@ def exception_of(s, row, family, hi, lo):
 
 
 @kernel
-def use_exception4(s, now, owner, destination):
+def use_exception4(s, owner, destination):
     """The entry for a destination that a packet goes to, or NONE (kernel: rt_bind_exception)."""
-    row = find_exception(s, now, owner, 4, 0, destination)
+    row = find_exception(s, owner, 4, 0, destination)
     if row != NONE:
         s.exception[row, EXC_USED] = 1
     return row
 
 
 @kernel
-def bind_exception4(h, s, now, result, destination):
+def bind_exception4(h, s, result, destination):
     """Note the exception for a destination in the result of its look-up (rt_bind_exception)."""
     if any_exceptions(s) and result[RES_NH] != NONE:
         owner = owner4(h, result[RES_NH])
-        result[RES_EXCEPTION] = use_exception4(s, now, owner, destination)
+        result[RES_EXCEPTION] = use_exception4(s, owner, destination)
 
 
 @kernel
-def bind_exception6(h, s, now, result, hi, lo):
+def bind_exception6(h, s, result, hi, lo):
     """Note the exception for a destination in the result of its look-up (rt6_find_cached_rt)."""
     if any_exceptions(s) and result[RES_NH] != NONE and result[RES_ROUTE] != NONE:
         owner = owner6(h, result[RES_ROUTE], result[RES_NH])
-        result[RES_EXCEPTION] = find_exception(s, now, owner, 6, hi, lo)
+        result[RES_EXCEPTION] = find_exception(s, owner, 6, hi, lo)
 
 
 # --- when the host changes ------------------------------------------------------------------------------
@@ -231,34 +231,27 @@ def _route_of(h, s, row):
     family = entry[EXC_FAMILY]
     for table in range(h.fib4.table.shape[0] if family == 4 else h.fib6.table.shape[0]):
         if family == 4:
-            found = _owner_from4(h, leaf_node(h.fib4, search4(h.fib4, table, entry[EXC_LO])), entry)
+            found = _owner_from(
+                h, h.fib4, leaf_node(h.fib4, search4(h.fib4, table, entry[EXC_LO])), entry
+            )
         else:
             leaf = search6(h.fib6, table, entry[EXC_HI], entry[EXC_LO])
-            found = _owner_from6(h, leaf_node(h.fib6, leaf), entry)
+            found = _owner_from(h, h.fib6, leaf_node(h.fib6, leaf), entry)
         if found[0] != NONE:
             return found
     return NONE, NONE
 
 
 @kernel
-def _owner_from4(h, node, entry):
+def _owner_from(h, fib, node, entry):
+    """The same from a node on: there, with its source subtrees, then at shorter prefixes."""
     while node != NONE:
-        found = _owner_at(h, h.fib4, node, entry)
-        if found[0] != NONE:
-            return found
-        node = h.fib4.node[node, NODE_PARENT]
-    return NONE, NONE
-
-
-@kernel
-def _owner_from6(h, node, entry):
-    while node != NONE:
-        first, subs = h.fib6.node[node, NODE_SUB_FIRST], h.fib6.node[node, NODE_SUB_COUNT]
-        for sub in range(-1, subs):
-            found = _owner_at(h, h.fib6, node if sub < 0 else first + sub, entry)
+        first = fib.node[node, NODE_SUB_FIRST]
+        for sub in range(-1, fib.node[node, NODE_SUB_COUNT]):
+            found = _owner_at(h, fib, node if sub < 0 else first + sub, entry)
             if found[0] != NONE:
                 return found
-        node = h.fib6.node[node, NODE_PARENT]
+        node = fib.node[node, NODE_PARENT]
     return NONE, NONE
 
 

@@ -48,7 +48,7 @@ def reported_mtu4(h, data, at):
 @kernel
 def _learn4(h, s, nh, destination, mtu, locked):
     now, device = s.misc[MISC_NOW_NS], h.fib4.nexthop[nh, NH_DEVICE]
-    row = make_exception(h, s, now, device, owner4(h, nh), 4, 0, destination)
+    row = make_exception(h, s, device, owner4(h, nh), 4, 0, destination)
     entry = s.exception[row]
     entry[EXC_MTU], entry[EXC_LOCKED] = mtu, locked
     entry[EXC_EXPIRES_NS] = max(1, now + h.conf[CONF_MTU_EXPIRES4_NS])
@@ -126,7 +126,7 @@ def _judge6(h, s, hi, lo, mtu):
     if row == NONE or learned_mtu(s, row) == 0:
         nh = result[RES_NH]
         owner, device = owner6(h, result[RES_ROUTE], nh), h.fib6.nexthop[nh, NH_DEVICE]
-        row = make_exception(h, s, now, device, owner, 6, hi, lo)
+        row = make_exception(h, s, device, owner, 6, hi, lo)
     entry = s.exception[row]
     entry[EXC_MTU] = mtu
     entry[EXC_EXPIRES_NS] = max(1, now + h.conf[CONF_MTU_EXPIRES6_NS])

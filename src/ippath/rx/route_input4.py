@@ -26,7 +26,7 @@ from ippath.rx.packet import CONTINUE, count, drop
 from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.source_validation import VALID_ON_LINK, fib_validate_source
 from ippath.tables import (
-    MISC_NOW_NS, EXC_GATEWAY_LO, EXC_GATEWAY_HI, EXC_GATEWAY_FAMILY, DST_EXCEPTION, ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
+    EXC_GATEWAY_LO, EXC_GATEWAY_HI, EXC_GATEWAY_FAMILY, DST_EXCEPTION, ADDR_DEVICE, ADDR_FAMILY, ADDR_PLEN, ADDR_PREFIX_LO, CONF_BROADCAST_HINT, CONF_DISSECT4,
     CONF_EARLY_DEMUX, CONF_HINT, CONF_RULES4, DEV_BC_FORWARDING, DEV_FORWARDING4, DEV_HAS4,
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
     DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO,
@@ -202,8 +202,7 @@ def _error_route(s, trace, error):
 def _bind_exception(h, s, nh):
     """Take what was learned about the destination (kernel: find_exception, rt_bind_exception)."""
     skb = s.skb
-    now = s.misc[MISC_NOW_NS]
-    row = use_exception4(s, now, owner4(h, nh), skb[SKB_DST_LO])
+    row = use_exception4(s, owner4(h, nh), skb[SKB_DST_LO])
     skb[DST_EXCEPTION] = row
     if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
         skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]

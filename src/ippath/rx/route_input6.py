@@ -11,7 +11,7 @@ from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
 from ippath.jit import hot
 from ippath.tables import (
-    MISC_NOW_NS, DST_EXCEPTION, CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6, CONF_REQUIRE_SRC6, CONF_RULES6,
+    DST_EXCEPTION, CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6, CONF_REQUIRE_SRC6, CONF_RULES6,
     DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO,
     FLOW_HASH, DST_IDENTITY, DST_INFO, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE,
     DST_SET, DST_TABLE, DST_TYPE, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HAS_SRC,
@@ -112,7 +112,7 @@ def ip6_route_input(h, s, data, trace):
     skb[DST_EXCEPTION] = NONE
     if any_exceptions(s):
         owner = owner6(h, route, nh)
-        skb[DST_EXCEPTION] = find_exception(s, s.misc[MISC_NOW_NS], owner, 6, dst_hi, dst_lo)
+        skb[DST_EXCEPTION] = find_exception(s, owner, 6, dst_hi, dst_lo)
     kind = result[RES_TYPE]
     skb[DST_DEVICE] = fib.nexthop[nh, NH_DEVICE]
     skb[DST_IDENTITY] = IDENTITY6 + (route << 16) + nh - fib.info[result[RES_INFO], INFO_NH_FIRST]

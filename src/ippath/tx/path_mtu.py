@@ -15,7 +15,6 @@ from ippath.tables import (
 
 LARGEST_MTU4 = 65535  # IP_MAX_MTU
 LARGEST_MTU6 = 0xFFFF + 40  # IP6_MAX_MTU
-LOCKED_BY_GATEWAY = 576  # most for a path whose MTU may not be probed
 
 
 @kernel

@@ -190,7 +190,7 @@ def _look_up_input6(h, s, ask, hi, lo, trace):
     flow[FLOW_REACHABLE] = h.conf[CONF_FORWARDING6] == 0
     error, _ = fib_lookup6(h, s, FLOW_OUTPUT, trace)
     if error == 0:
-        bind_exception6(h, s, s.misc[MISC_NOW_NS], s.result[FLOW_OUTPUT], hi, lo)
+        bind_exception6(h, s, s.result[FLOW_OUTPUT], hi, lo)
     return error
 
 

@@ -16,7 +16,7 @@ from ippath.fib.nexthop_group import select_member
 from ippath.fib.search import leaf_node, search4
 from ippath.jit import kernel
 from ippath.tables import (
-    MISC_NOW_NS, ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
+    ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
     FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST, INFO_OBJECT,
     INFO_PREFSRC_LO, INFO_PREFSRC_SET, INFO_SCOPE, INFO_TYPE, NH_BOUND, NH_DEVICE,
@@ -228,5 +228,5 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
     nh = result[RES_NH]
     if flow[FLOW_SRC_LO] == 0:
         flow[FLOW_SRC_LO] = preferred_source(h, info, nh)
-    bind_exception4(h, s, s.misc[MISC_NOW_NS], result, destination)
+    bind_exception4(h, s, result, destination)
     return _make_route(h, flow, result, fib.nexthop[nh, NH_DEVICE])

@@ -9,7 +9,7 @@ from ippath.fib.lookup6 import fib_lookup6
 from ippath.jit import kernel
 from ippath.mib import M_Ip6OutNoRoutes
 from ippath.tables import (
-    MISC_NOW_NS, ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
+    ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER, FLOW_PROTOCOL,
@@ -251,7 +251,7 @@ def look_up_output6(
     error, _ = fib_lookup6(h, s, row, trace)
     if error == 0:
         flow[FLOW_OIF] = device_out6(h, result)
-        bind_exception6(h, s, s.misc[MISC_NOW_NS], result, dst_hi, dst_lo)
+        bind_exception6(h, s, result, dst_hi, dst_lo)
     return error
 
 
@@ -281,7 +281,7 @@ def choose_source6(h, s, used, error, oif, trace):
             if error == 0:
                 flow[FLOW_OIF] = device_out6(h, result)
                 hi, lo = flow[FLOW_DST_HI], flow[FLOW_DST_LO]
-                bind_exception6(h, s, s.misc[MISC_NOW_NS], result, hi, lo)
+                bind_exception6(h, s, result, hi, lo)
     if error == ENETUNREACH:
         s.counters[M_Ip6OutNoRoutes] += 1
     return error
