@@ -13,7 +13,7 @@ held, FRAG_REASM_TIMEOUT.
 
 from __future__ import annotations
 
-from ippath.frag.fragment import contradicts, hold, is_complete, keep_fragment
+from ippath.frag.fragment import contradicts, hold, is_complete, keep_fragment, note_end
 from ippath.frag.ipv6 import (
     IDENTIFICATION, LARGEST, is_too_small, join6, set_key, upper_header_missing, why_impossible,
 )  # fmt: skip
@@ -114,10 +114,7 @@ def _nf_ct_frag6_queue(s, data, trace, q, before, at):
     if contradicts(more, end, length, last_known):
         note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
         return _refuse(s, trace)
-    if not more:
-        fq[q, FQ_FLAGS] |= FQ_LAST_IN
-    if not more or end > length:
-        fq[q, FQ_LEN] = end
+    note_end(s, q, more, end)
     if end == offset:
         note(trace, T_FRAG_LENGTH, end, end, 0)
         return _refuse(s, trace)

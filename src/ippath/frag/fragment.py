@@ -35,6 +35,16 @@ def contradicts(more, end, length, last_known):
 
 
 @kernel
+def note_end(s, q, more, end):
+    """Keep how long the datagram is at least, and whether that is known for certain."""
+    fq = s.fq
+    if not more:
+        fq[q, FQ_FLAGS] |= FQ_LAST_IN
+    if not more or end > fq[q, FQ_LEN]:
+        fq[q, FQ_LEN] = end
+
+
+@kernel
 def store_fragment(s, data, header, offset, end):
     """Keep bytes [offset, end) of the datagram, which follow `header` bytes; returns the row.
 

@@ -10,7 +10,14 @@ Drops: NOT_SPECIFIED, partly with ICMPv6 parameter problem; DUP_FRAG; FRAG_REASM
 from __future__ import annotations
 
 from ippath.frag.ecn import combined_ecn
-from ippath.frag.fragment import contradicts, discard_queue, hold, is_complete, keep_fragment
+from ippath.frag.fragment import (
+    contradicts,
+    discard_queue,
+    hold,
+    is_complete,
+    keep_fragment,
+    note_end,
+)
 from ippath.frag.join import copy_header, copy_payload
 from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, OVERLAP, find_place
@@ -161,10 +168,7 @@ def _ip6_frag_queue(h, s, data, trace, q):
     if contradicts(more, end, length, last_known):
         note(trace, T_FRAG_LENGTH, end, length, last_known != 0)
         return _discard(s, trace, q, FQDIR_INVALID)
-    if not more:
-        fq[q, FQ_FLAGS] |= FQ_LAST_IN
-    if not more or end > length:
-        fq[q, FQ_LEN] = end
+    note_end(s, q, more, end)
     if end == offset:
         note(trace, T_FRAG_LENGTH, end, end, 0)
         return _discard(s, trace, q, FQDIR_INVALID)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ippath.frag.ecn import combined_ecn
 from ippath.frag.fragment import (
-    contradicts, count_fragment, discard_queue, is_complete, keep_fragment, store_fragment,
+    contradicts, count_fragment, discard_queue, is_complete, keep_fragment, note_end, store_fragment,
 )  # fmt: skip
 from ippath.frag.ipv6 import upper_header_missing
 from ippath.frag.join import copy_header, copy_payload
@@ -101,10 +101,7 @@ def _take_fragment(s, data, q, six, ip, header, offset, end, more, tos):
             discard_queue(s, q)
         return INVALID
     length, flags = fq[q, FQ_LEN], fq[q, FQ_FLAGS]
-    if not more:
-        fq[q, FQ_FLAGS] |= FQ_LAST_IN
-    if not more or end > length:
-        fq[q, FQ_LEN] = end
+    note_end(s, q, more, end)
     reported = s.frag_misc[FM_OVERLAPS]
     if s.overlaps.shape[0] and fq[q, FQ_ROOT] != NONE:
         _note_overlaps(s, data, q, six, header, offset, end)

@@ -39,7 +39,7 @@ from ippath.wire.icmp import (
     ICMP6_TOO_BIG, ICMP6_UNREACHABLE, ICMP_HEADER, NDISC_REDIRECT, UNKNOWN_OPTION,
 )  # fmt: skip
 from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_link_local, is_loopback,
+    store_header6, HEADER, HOP_LIMIT, NEXTHDR_ICMP, is_link_local, is_loopback,
     is_multicast, is_unspecified,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, store8, store16be, store32be, store64be
@@ -151,14 +151,10 @@ def _write_and_send(
     """
     flow, buf = s.flow[FLOW_OUTPUT], s.scratch
     mtu = output_mtu6(h, s, s.result[FLOW_OUTPUT], flow[FLOW_OIF])
-    store32be(buf, 0, (6 << 28) | (traffic_class << 20) | label)
-    store16be(buf, 4, size)
-    store8(buf, 6, NEXTHDR_ICMP)
-    store8(buf, 7, hop_limit)
-    store64be(buf, SOURCE, flow[FLOW_SRC_HI])
-    store64be(buf, SOURCE + 8, flow[FLOW_SRC_LO])
-    store64be(buf, DESTINATION, dst_hi)
-    store64be(buf, DESTINATION + 8, dst_lo)
+    store_header6(
+        buf, 0, (6 << 28) | (traffic_class << 20) | label, size, NEXTHDR_ICMP, hop_limit,
+        flow[FLOW_SRC_HI], flow[FLOW_SRC_LO], dst_hi, dst_lo,
+    )  # fmt: skip
     store8(buf, HEADER, kind)
     store8(buf, HEADER + 1, code)
     store16be(buf, HEADER + 2, 0)

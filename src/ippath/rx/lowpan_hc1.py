@@ -14,13 +14,13 @@ from ippath.tables import (
 from ippath.wire.ieee802154 import ADDRESS_LONG, ADDRESS_SHORT
 from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP
 from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, NEXT_HEADER, PAYLOAD_LENGTH, SOURCE,
+    store_header6, HEADER, NEXTHDR_ICMP,
 )  # fmt: skip
 from ippath.wire.lowpan import (
     LINK_LOCAL, LW_CUT, LW_NO_ADDRESS, LW_TRUNCATED, PORT_4, fail, fetch8, fetch64, long_iid,
     short_iid,
 )  # fmt: skip
-from ippath.wire.memory import load8, store8, store16be, store32be, store64be
+from ippath.wire.memory import load8, store16be
 
 # the HC1 encoding: prefix and identifier of both addresses, traffic class, next header, HC2
 PREFIX_ELIDED, IDENTIFIER_ELIDED, CLASS_ELIDED, HC2_FOLLOWS = 2, 1, 8, 1
@@ -79,14 +79,7 @@ def decompress_hc1(s, data):
         bit += 8
     else:
         protocol = IPPROTO_UDP if next_header == 1 else (NEXTHDR_ICMP if next_header == 2 else IPPROTO_TCP)  # fmt: skip
-    store32be(buf, at, first)
-    store16be(buf, at + PAYLOAD_LENGTH, 0)
-    store8(buf, at + NEXT_HEADER, protocol)
-    store8(buf, at + HOP_LIMIT, hops)
-    store64be(buf, at + SOURCE, src_hi)
-    store64be(buf, at + SOURCE + 8, src_lo)
-    store64be(buf, at + DESTINATION, dst_hi)
-    store64be(buf, at + DESTINATION + 8, dst_lo)
+    store_header6(buf, at, first, 0, protocol, hops, src_hi, src_lo, dst_hi, dst_lo)
     lw[LW_OUT] = at + HEADER
     if encoding & HC2_FOLLOWS and next_header == 1:
         bit = _hc2_udp(s, data, udp, bit)

@@ -18,7 +18,7 @@ from ippath.wire.checksum import pseudo6, transport
 from ippath.wire.ieee802154 import ADDRESS_LONG, ADDRESS_SHORT
 from ippath.wire.ipv4 import IPPROTO_UDP
 from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_DEST, NEXTHDR_FRAGMENT, NEXTHDR_HOP, NEXTHDR_IPV6,
+    store_header6, DESTINATION, HEADER, NEXTHDR_DEST, NEXTHDR_FRAGMENT, NEXTHDR_HOP, NEXTHDR_IPV6,
     NEXTHDR_MOBILITY, NEXTHDR_ROUTING, NEXT_HEADER, PAYLOAD_LENGTH, SOURCE, TLV_PADN,
 )  # fmt: skip
 from ippath.wire.lowpan import (
@@ -29,7 +29,7 @@ from ippath.wire.lowpan import (
     NHC_UDP_NO_CHECKSUM, PORT_4, PORT_8, advance, fail, fetch8, fetch16, fetch32, fetch64,
     long_iid, short_iid,
 )  # fmt: skip
-from ippath.wire.memory import copy, load64be, store8, store16be, store32be, store64be
+from ippath.wire.memory import copy, load64be, store8, store16be
 
 UDP_HEADER, UDP_LENGTH, UDP_CHECKSUM = 8, 4, 6
 FRAGMENT_REST = 6  # bytes of a fragment header behind its next header and its reserved byte
@@ -159,14 +159,7 @@ def _ip_header(s, data, from_mode, from_link, to_mode, to_link):
         if stateful and form == 0 and lw[LW_STRICT] == 0:
             fail(lw, LW_RESERVED)
         dst_hi, dst_lo = _unicast(s, data, stateful, form, contexts & 15, to_mode, to_link)
-    store32be(buf, at, first)
-    store16be(buf, at + PAYLOAD_LENGTH, 0)
-    store8(buf, at + NEXT_HEADER, protocol)
-    store8(buf, at + HOP_LIMIT, hops)
-    store64be(buf, at + SOURCE, src_hi)
-    store64be(buf, at + SOURCE + 8, src_lo)
-    store64be(buf, at + DESTINATION, dst_hi)
-    store64be(buf, at + DESTINATION + 8, dst_lo)
+    store_header6(buf, at, first, 0, protocol, hops, src_hi, src_lo, dst_hi, dst_lo)
     lw[LW_OUT] = at + HEADER
     return base & IPHC_NH != 0
 

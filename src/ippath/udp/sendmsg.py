@@ -36,9 +36,9 @@ from ippath.wire.checksum import checksum, pseudo4, pseudo6, transport
 from ippath.wire.ipv4 import CHECKSUM, DF, FLAGS_OFFSET, IPPROTO_UDP, TOTAL_LENGTH
 from ippath.wire.ipv4 import HEADER as HEADER4
 from ippath.wire.ipv4 import is_multicast as is_multicast4
-from ippath.wire.ipv6 import DESTINATION, SOURCE, is_multicast
+from ippath.wire.ipv6 import is_multicast, store_header6
 from ippath.wire.ipv6 import HEADER as HEADER6
-from ippath.wire.memory import copy, store8, store16be, store32be, store64be
+from ippath.wire.memory import copy, store16be, store32be
 
 UDP_HEADER = 8
 LARGEST = 0xFFFF  # bytes of a UDP datagram with its header, and of an IPv4 packet
@@ -278,14 +278,10 @@ def _send6(h, s, m, row, data, start, size):
         part = min(segment, size - done)
         length = UDP_HEADER + part
         copy(buf, HEADER6 + UDP_HEADER, data, start + done, part)
-        store32be(buf, 0, 6 << 28 | m[row, SEND_TOS] << 20 | m[row, SEND_LABEL])
-        store16be(buf, 4, length)
-        store8(buf, 6, protocol)
-        store8(buf, 7, hops)
-        store64be(buf, SOURCE, flow[FLOW_SRC_HI])
-        store64be(buf, SOURCE + 8, flow[FLOW_SRC_LO])
-        store64be(buf, DESTINATION, flow[FLOW_DST_HI])
-        store64be(buf, DESTINATION + 8, flow[FLOW_DST_LO])
+        store_header6(
+            buf, 0, 6 << 28 | m[row, SEND_TOS] << 20 | m[row, SEND_LABEL], length, protocol, hops,
+            flow[FLOW_SRC_HI], flow[FLOW_SRC_LO], flow[FLOW_DST_HI], flow[FLOW_DST_LO],
+        )  # fmt: skip
         summed = _write_udp(s, m, row, HEADER6, length)
         _sum_udp(s, m, row, HEADER6, summed, pseudo6(buf, 0, protocol, length))
         ip_output6(h, s, None, HEADER6 + length, mtu)

@@ -6,6 +6,7 @@ An address is two int64 halves, `hi` and `lo`, each holding the 64-bit pattern.
 from __future__ import annotations
 
 from ippath.jit import hot, kernel
+from ippath.wire.memory import store8, store16be, store32be, store64be
 
 HEADER = 40
 FRAGMENT_HEADER = 8
@@ -17,6 +18,19 @@ NEXTHDR_HOP, NEXTHDR_ROUTING, NEXTHDR_FRAGMENT, NEXTHDR_AUTH, NEXTHDR_NONE, NEXT
 NEXTHDR_IPV6, NEXTHDR_ESP, NEXTHDR_ICMP, NEXTHDR_MOBILITY = 41, 50, 58, 135
 RPL_ROUTING, SEGMENT_ROUTING = 3, 4  # types of routing header
 TLV_PAD1, TLV_PADN, TLV_ROUTER_ALERT, TLV_CALIPSO, TLV_IOAM, TLV_JUMBO = 0, 1, 5, 7, 49, 194
+
+
+@kernel
+def store_header6(buf, at, first, length, protocol, hops, src_hi, src_lo, dst_hi, dst_lo):
+    """Write an IPv6 header to `buf[at]`; `first` is its first word, `length` that of the payload."""
+    store32be(buf, at, first)
+    store16be(buf, at + PAYLOAD_LENGTH, length)
+    store8(buf, at + NEXT_HEADER, protocol)
+    store8(buf, at + HOP_LIMIT, hops)
+    store64be(buf, at + SOURCE, src_hi)
+    store64be(buf, at + SOURCE + 8, src_lo)
+    store64be(buf, at + DESTINATION, dst_hi)
+    store64be(buf, at + DESTINATION + 8, dst_lo)
 
 
 @kernel
