@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ippath.config.draft import Draft, refused
 from ippath.config.values import (
-    BITS, ROUTE_PROTOCOLS, SCOPE_NAMES, address_in, prefix_in, prefix_text, take_address, take_named, take_number, take_tos,
+    BITS, ROUTE_PROTOCOLS, SCOPE_NAMES, address_in, prefix_in, prefix_text, take_address,
+    take_named, take_number, take_tos,
 )  # fmt: skip
 from ippath.config.words import Reader, Word, Wrong, find_keyword, nearest
 from ippath.fib.control import LOCAL_TABLE_TYPES, ControlError, Unwanted, add_route, del_route

@@ -10,8 +10,8 @@ from typing import Any
 from ippath.config.draft import Draft
 from ippath.config.ip_route import TYPES, take_protocol
 from ippath.config.values import (
-    BITS, SCOPE_NAMES, address_text, device_name, prefix_in, prefix_text, scope_text, table_text, take_address,
-    take_named, take_number,
+    BITS, SCOPE_NAMES, address_text, device_name, prefix_in, prefix_text, scope_text, table_text,
+    take_address, take_named, take_number,
 )  # fmt: skip
 from ippath.config.words import Reader, Wrong, find_keyword, nearest
 from ippath.model import SCOPE_UNIVERSE, TABLE_MAIN, Host, Nexthop, Route

@@ -16,8 +16,6 @@ from ippath.config.ip_nexthop import members_text
 from ippath.config.values import (
     address_text, ip_protocol_text, mac_text, prefix_text, scope_text, table_text,
 )  # fmt: skip
-from ippath.fib.nexthops import add_nexthop, is_group, shared_out
-from ippath.fib.routes import routes_of
 from ippath.fib.control import (
     ALL_SYSTEMS4,
     ALL_ROUTERS6,
@@ -27,6 +25,8 @@ from ippath.fib.control import (
     link_local_of,
     own_sysctl,
 )
+from ippath.fib.nexthops import add_nexthop, is_group, shared_out
+from ippath.fib.routes import routes_of
 from ippath.model import (
     LEAST_MTU6, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device,
     Host, Listener, Neighbour, Nexthop, NexthopObject, Route, Rule,

@@ -6,8 +6,8 @@ from ippath.frag.runs import first_run, next_run
 from ippath.frag.store import get_bytes
 from ippath.jit import kernel
 from ippath.tables import (
-    FM_JOINED, FM_PIECES, FRAG_BLOCK, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET, FRAG_OWNER,
-    FRAG_SKIP, FRAG_STORED, NONE,
+    FM_JOINED, FM_PIECES, FRAG_BLOCK, FRAG_END, FRAG_FRAME, FRAG_HEADER, FRAG_NEXT, FRAG_OFFSET,
+    FRAG_OWNER, FRAG_SKIP, FRAG_STORED, NONE,
 )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ Drops: IP_INHDR (TTL), PKT_TOO_BIG, NOT_SPECIFIED, NEIGH_FAILED.
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import route_mtu4
 from ippath.fib.exceptions import exception_of
 from ippath.jit import hot
 from ippath.mib import M_IpForwDatagrams, M_IpFragFails, M_IpInHdrErrors
@@ -18,13 +17,15 @@ from ippath.rx.icmp_send import icmp_send, ip_rt_send_redirect
 from ippath.rx.ipv4_options import ip_forward_options
 from ippath.rx.packet import count, drop, forwarded
 from ippath.tables import (
-    COLLECT_SENT, DEV_CARRIER, DEV_LOOPBACK, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE, MISC_COLLECT, OPT_SRR, DST_EXCEPTION, CONF_FORWARD_USE_PMTU,
-    OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO, SKB_FRAG_MAX, SKB_IP, SKB_LEN, SKB_OPTIONS,
-    SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
+    COLLECT_SENT, CONF_FORWARD_USE_PMTU, DEV_CARRIER, DEV_LOOPBACK, DST_DEVICE, DST_EXCEPTION,
+    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO, DST_REDIRECT, DST_TYPE,
+    MISC_COLLECT, OPT_SRR, OPT_STRICT, PACKET_HOST, SCRATCH_PACKET, SKB_AVAIL, SKB_DST_LO,
+    SKB_FRAG_MAX, SKB_IP, SKB_LEN, SKB_OPTIONS, SKB_OUT_DEVICE, SKB_PKT_TYPE, SKB_TTL_SPENT,
 )  # fmt: skip
 from ippath.trace import T_FORWARD, T_FORWARD_L2, T_MTU, T_TTL, note
 from ippath.tx.emit import neighbour_answers
 from ippath.tx.ip_output4 import finish_output4, fragment4, refragment4
+from ippath.tx.path_mtu import route_mtu4
 from ippath.wire.icmp import (
     FRAGMENTATION_NEEDED, HOST_UNREACHABLE, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE,
     SOURCE_ROUTE_FAILED,

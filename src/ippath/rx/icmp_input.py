@@ -20,11 +20,11 @@ from ippath.reasons import (
     R_UNHANDLED_PROTO,
 )  # fmt: skip
 from ippath.rx.icmp_send import BODY, icmp_reply
-from ippath.rx.path_mtu_input import reported_mtu4, update_pmtu4
 from ippath.rx.packet import capture_cut, copy_captured, count, deliver, drop, unchecked
+from ippath.rx.path_mtu_input import reported_mtu4, update_pmtu4
 from ippath.tables import (
-    SOCK_DEVICE, CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
-    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN,
+    CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
+    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN, SOCK_DEVICE,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
 from ippath.tx.ip_options4 import milliseconds_today
@@ -32,9 +32,10 @@ from ippath.udp.keep import keep_error
 from ippath.udp.lookup import udp_sender
 from ippath.wire.checksum import all_ones, partial
 from ippath.wire.icmp import (
-    FRAGMENTATION_NEEDED,     ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY, ICMP_HEADER,
-    ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT, ICMP_SOURCE_QUENCH, ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP,
-    ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REASSEMBLY_TIME, UNREACHABLE_CODES,
+    FRAGMENTATION_NEEDED, ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_EXTENDED_ECHO, ICMP_EXTENDED_ECHO_REPLY,
+    ICMP_HEADER, ICMP_PARAMETER_PROBLEM, ICMP_REDIRECT, ICMP_SOURCE_QUENCH, ICMP_TIMESTAMP,
+    ICMP_TIMESTAMP_REPLY, ICMP_TIME_EXCEEDED, ICMP_TYPES, ICMP_UNREACHABLE, REASSEMBLY_TIME,
+    UNREACHABLE_CODES,
 )  # fmt: skip
 from ippath.wire.ipv4 import (
     IPPROTO_ICMP, DESTINATION, HEADER, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, PROTOCOL, SOURCE,

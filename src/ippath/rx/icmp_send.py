@@ -6,7 +6,6 @@ In:  the packet in hand.   Out: a message on its way, or nothing if a condition 
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import output_mtu4
 from ippath.fib.flow import fill_flow4
 from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import cold, kernel
@@ -30,6 +29,7 @@ from ippath.tables import (
 from ippath.trace import T_ICMP_SEND, T_REDIRECT, note
 from ippath.tx.ip_options4 import ip_options_build, ip_options_echo
 from ippath.tx.ip_output4 import ip_output4
+from ippath.tx.path_mtu import output_mtu4
 from ippath.tx.route_output4 import (
     SCOPE_LINK, SCOPE_UNIVERSE, preferred_source, route_output4, select_address,
 )  # fmt: skip
@@ -39,8 +39,8 @@ from ippath.wire.icmp import (
     ICMP_TIME_EXCEEDED, ICMP_TIMESTAMP_REPLY, ICMP_TYPES, ICMP_UNREACHABLE, REDIRECT_HOST,
 )  # fmt: skip
 from ippath.wire.ipv4 import (
-    CHECKSUM, DESTINATION, FLAGS_OFFSET, HEADER, IDENTIFICATION, IPPROTO_ICMP, OFFSET_MASK, PROTOCOL, SOURCE,
-    TOTAL_LENGTH, TTL, is_zeronet,
+    CHECKSUM, DESTINATION, FLAGS_OFFSET, HEADER, IDENTIFICATION, IPPROTO_ICMP, OFFSET_MASK,
+    PROTOCOL, SOURCE, TOTAL_LENGTH, TTL, is_zeronet,
 )  # fmt: skip
 from ippath.wire.memory import copy, load8, store8, store16be, store32be
 

@@ -11,9 +11,10 @@ from ippath.jit import cold, kernel
 from ippath.mib import (
     M_Icmp6InCsumErrors, M_Icmp6InDestUnreachs, M_Icmp6InEchoReplies, M_Icmp6InEchos,
     M_Icmp6InErrors, M_Icmp6InGroupMembQueries, M_Icmp6InGroupMembReductions,
-    M_Icmp6InGroupMembResponses, M_Icmp6InMLDv2Reports, M_Icmp6InMsgs, M_Icmp6InNeighborAdvertisements,
-    M_Icmp6InNeighborSolicits, M_Icmp6InParmProblems, M_Icmp6InPktTooBigs, M_Icmp6InRedirects,
-    M_Icmp6InRouterAdvertisements, M_Icmp6InRouterSolicits, M_Icmp6InTimeExcds, M_Icmp6InType0,
+    M_Icmp6InGroupMembResponses, M_Icmp6InMLDv2Reports, M_Icmp6InMsgs,
+    M_Icmp6InNeighborAdvertisements, M_Icmp6InNeighborSolicits, M_Icmp6InParmProblems,
+    M_Icmp6InPktTooBigs, M_Icmp6InRedirects, M_Icmp6InRouterAdvertisements, M_Icmp6InRouterSolicits,
+    M_Icmp6InTimeExcds, M_Icmp6InType0,
 )  # fmt: skip
 from ippath.reasons import (
     R_ICMP_CSUM, R_IPV6_BAD_EXTHDR, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_FRAG,
@@ -21,12 +22,12 @@ from ippath.reasons import (
 )  # fmt: skip
 from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_echo_reply
-from ippath.rx.path_mtu_input import update_pmtu6
 from ippath.rx.packet import capture_cut, consume, count, deliver, drop, unchecked
+from ippath.rx.path_mtu_input import update_pmtu6
 from ippath.tables import (
-    SOCK_DEVICE, CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
+    CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
     DEV_SUPPRESS_FRAG_NDISC, DST_NH, DST_ROUTE, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
-    SKB_FRAG, SKB_IP, SKB_LEN, SKB_TRANSPORT,
+    SKB_FRAG, SKB_IP, SKB_LEN, SKB_TRANSPORT, SOCK_DEVICE,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, T_NDISC_FRAG, T_QUOTED6, note
 from ippath.tx.route_output6 import is_anycast_route6

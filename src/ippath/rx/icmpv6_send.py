@@ -4,7 +4,6 @@ icmpv6_echo_reply, ndisc_send_redirect; RFC 4443 section 2.4).
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import output_mtu6
 from ippath.jit import cold, kernel
 from ippath.mib import (
     M_Icmp6OutDestUnreachs, M_Icmp6OutEchoReplies, M_Icmp6OutMsgs,
@@ -29,6 +28,7 @@ from ippath.tables import (
 from ippath.trace import T_ICMP6_SEND, T_REDIRECT, note
 from ippath.tx.emit import neighbour_row
 from ippath.tx.ip_output6 import MINIMUM_MTU, ip_output6
+from ippath.tx.path_mtu import output_mtu6
 from ippath.tx.route_output6 import (
     choose_source6, is_anycast_route6, is_own_address6, is_own_anycast6, link_local_address,
     look_up_output6, select_source6,

@@ -15,8 +15,8 @@ from ippath.mib import (
     M_Ip6InUnknownProtos,
 )  # fmt: skip
 from ippath.reasons import R_IP_INADDRERRORS, R_IP_NOPROTO, R_NOT_SPECIFIED
-from ippath.rx.exthdr_core import MAX_EXTENSIONS
 from ippath.rx.exthdr import destination_options, fragment_header, routing_header
+from ippath.rx.exthdr_core import MAX_EXTENSIONS
 from ippath.rx.icmpv6_input import icmpv6_rcv
 from ippath.rx.icmpv6_send import icmp6_send
 from ippath.rx.local_deliver4 import has_handler

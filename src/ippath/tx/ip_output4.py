@@ -6,7 +6,6 @@ fragments but the first (RFC 791 section 3.1).
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import next_hop, output_mtu4
 from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
@@ -14,11 +13,14 @@ from ippath.mib import (
     M_IpExtOutOctets, M_IpFragCreates, M_IpFragOKs, M_IpOutRequests, M_IpOutTransmits,
 )  # fmt: skip
 from ippath.tables import (
-    RES_NH, DEV_LOOPBACK, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NONE, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
+    DEV_LOOPBACK, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_PIECES, MISC_OWN_IIF, MISC_QUIET,
+    NH_DEVICE, NONE, RES_NH, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
+    SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
 from ippath.tx.loopback import loop_back
+from ippath.tx.path_mtu import next_hop, output_mtu4
 from ippath.wire.checksum import checksum
 from ippath.wire.ipv4 import (
     CHECKSUM, DESTINATION, DF, FLAGS_OFFSET, HEADER, IPOPT_COPY, IPOPT_END, IPOPT_NOOP, MF,

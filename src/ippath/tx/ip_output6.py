@@ -4,21 +4,23 @@ ip6_finish_output2; RFC 8200 section 4.5).
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import next_hop
 from ippath.fib.local import has_joined
 from ippath.jit import cold, hot, kernel
 from ippath.mib import (
-    M_Ip6FragCreates, M_Ip6FragFails, M_Ip6FragOKs, M_Ip6OutDiscards, M_Ip6OutMcastOctets, M_Ip6OutMcastPkts, M_Ip6OutNoRoutes,
-    M_Ip6OutOctets, M_Ip6OutRequests, M_Ip6OutTransmits,
+    M_Ip6FragCreates, M_Ip6FragFails, M_Ip6FragOKs, M_Ip6OutDiscards, M_Ip6OutMcastOctets,
+    M_Ip6OutMcastPkts, M_Ip6OutNoRoutes, M_Ip6OutOctets, M_Ip6OutRequests, M_Ip6OutTransmits,
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    RES_NH, DEV_LOOPBACK, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES, MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NONE, RES_TYPE, RTN_ANYCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
+    DEV_LOOPBACK, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FM_HEADROOM, FM_PIECES,
+    MISC_OWN_IIF, MISC_QUIET, NH_DEVICE, NONE, RES_NH, RES_TYPE, RTN_ANYCAST, RTN_LOCAL,
+    RTN_MULTICAST, RTN_UNICAST, SCRATCH_FRAGMENT,
 )  # fmt: skip
 from ippath.trace import T_FRAGMENTED, T_LOOPED6, T_REFRAGMENTED, note
 from ippath.tx.emit import emit, neighbour_answers
 from ippath.tx.ip_output4 import pieces_fit
 from ippath.tx.loopback import loop_back
+from ippath.tx.path_mtu import next_hop
 from ippath.wire.ipv6 import (
     DESTINATION, FRAGMENT_HEADER, HEADER, HOP_LIMIT, MORE_FRAGMENTS, NEXTHDR_DEST, NEXTHDR_FRAGMENT,
     NEXTHDR_HOP, NEXTHDR_ROUTING, NEXT_HEADER, PAYLOAD_LENGTH, is_multicast,

@@ -10,8 +10,8 @@ from ippath.fib.local import has_joined
 from ippath.jit import cold, kernel
 from ippath.tables import (
     FLOW_MARK, FLOW_OUTPUT, LOOP_CAUSE, LOOP_DEVICE, LOOP_IIF, LOOP_LENGTH, LOOP_MARK, LOOP_OFFSET,
-    LOOP_TYPE, LOOP_WIRE, MISC_LOOP_BYTES, MISC_LOOP_ROWS, MISC_OWN_IIF, NONE, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
-    RTN_UNSPEC, SKB_FRAME, SKB_MARK,
+    LOOP_TYPE, LOOP_WIRE, MISC_LOOP_BYTES, MISC_LOOP_ROWS, MISC_OWN_IIF, NONE, RTN_LOCAL,
+    RTN_MULTICAST, RTN_UNICAST, RTN_UNSPEC, SKB_FRAME, SKB_MARK,
 )  # fmt: skip
 from ippath.wire.ipv4 import DESTINATION
 from ippath.wire.memory import copy, load8, load32be
