@@ -62,3 +62,18 @@ def test_loads_agree_with_struct(raw):
     assert two == struct.unpack("!H", raw[:2])[0]
     assert four == struct.unpack("<I", raw[4:])[0]
     assert eight == struct.unpack("!q", raw)[0]
+
+
+@kernel
+def less(buf, index, word):
+    return memory.eight_below(buf, index, word)
+
+
+WORDS = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(WORDS, min_size=8, max_size=8), WORDS, st.integers(0, 9))
+def test_eight_words_are_compared_with_one(words, word, shift):
+    buf = arena(bytes(shift) + struct.pack("<8q", *words))
+    for limit in (word, words[3]):
+        assert less(buf, shift, limit) == sum((w < limit) << k for k, w in enumerate(words))

@@ -12,11 +12,12 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -61,8 +62,8 @@ def addresses(draw: Any, family: int) -> int:
 
 
 @st.composite
-def networks(draw: Any) -> Network:
-    family = draw(st.sampled_from((4, 6)))
+def networks(draw: Any, *families: int) -> Network:
+    family = draw(st.sampled_from(families or (4, 6)))
     length = draw(st.sampled_from(LENGTHS[family]) | st.integers(0, WIDTH[family]))
     found = network(family, draw(addresses(family)), length)
     mapped = family == 6 and int(found.network_address) >> 32 == 0xFFFF
@@ -220,7 +221,9 @@ def by_intervals(held: dict[Network, int], family: int, numbers: list[int]) -> l
 
 @pytest.mark.parametrize("family", (4, 6))
 @pytest.mark.parametrize("seed", range(20 if SEARCH else 1))
-def test_random_addresses_of_large_tables(family: int, seed: int) -> None:
+def test_random_addresses_of_large_tables(
+    family: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Past the size at which a table gets its large top; in search mode millions of addresses."""
     count = 25_000 if COMPILED else 2_000
     held = made_up(family, count, seed)
@@ -238,7 +241,9 @@ def test_random_addresses_of_large_tables(family: int, seed: int) -> None:
 
     def agree() -> None:
         expected = by_intervals(held, family, numbers)
-        assert table.lookup(column).tolist() == expected
+        for many in (1 << 40, 0):  # before and after more is derived from the version
+            monkeypatch.setattr("ippath.prefix.store.MANY_ASKED", many)
+            assert table.lookup(column).tolist() == expected
         assert table.lookup(pa.array([str(kind(n)) for n in numbers])).tolist() == expected
 
     agree()
@@ -271,12 +276,12 @@ def test_many_addresses_find_what_few_find(dtype: Any, monkeypatch: pytest.Monke
     def agree() -> None:
         few = np.concatenate([table.lookup(asked[at : at + 500]) for at in range(0, 3500, 500)])
         many = table.lookup(asked)
-        assert table._four.lines is not None and many.dtype == dtype
+        assert table._four.derived is not None and many.dtype == dtype
         assert np.array_equal(few, many[:3500], equal_nan=np.dtype(dtype).kind == "f")
 
     agree()
     table[(int(asked[0]), 32, 4)] = values[0] + dtype(1)
-    assert table._four.lines is None, "lines are of one version"
+    assert table._four.derived is None, "lines are of one version"
     agree()
     del table[(int(asked[0]), 32, 4)]
     agree()
@@ -284,6 +289,22 @@ def test_many_addresses_find_what_few_find(dtype: Any, monkeypatch: pytest.Monke
     table.put_columns(asked[:2], values[:2] + dtype(1), np.array([32, 32]))
     agree()
     assert np.array_equal(snapshot.lookup(asked), before, equal_nan=np.dtype(dtype).kind == "f")
+
+
+@given(st.dictionaries(networks(6), st.integers(0, 3), max_size=30), st.data())
+def test_ranges_of_ipv6_find_what_a_search_finds(held: dict[Network, int], data: Any) -> None:
+    """Ranges begin and end where prefixes do; equal neighbours are one."""
+    edges = [n for p in held for n in (int(p.network_address) - 1, int(p.broadcast_address) + 1)]
+    numbers = data.draw(st.lists(addresses(6) | st.sampled_from([0, *edges]), min_size=1))
+    numbers += [int(p.network_address) for p in held] + [int(p.broadcast_address) for p in held]
+    asked = [ipaddress.IPv6Address(n % (1 << 128)) for n in numbers if n >> 32 != 0xFFFF]
+    assume(asked)
+    expected = [longest(held, a) for a in asked]
+    for dtype in (np.int8, np.int16, np.int32, np.float64):  # 7, 6 and 5 ranges in a line; nodes
+        table = PrefixTable({str(p): value for p, value in held.items()}, dtype=dtype, missing=7)
+        with mock.patch("ippath.prefix.store.MANY_ASKED", 0):
+            found = table.lookup(packed(asked)).tolist()
+        assert found == [7 if value is None else value for value in expected]
 
 
 def test_a_table_that_grows_one_by_one_equals_one_that_was_built() -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from ippath.handles import open_bytes, open_column, open_prefixes, open_rows
 from ippath.jit import entry, hot, kernel, short_entry
-from ippath.prefix import aggregation, chunks, lines, nodes, soundness, text
+from ippath.prefix import aggregation, chunks, lines, nodes, ranges, soundness, text
 from ippath.prefix.bits import host_bits
 from ippath.prefix.blocks import (
-    ACTIVE, BLOCK, HI, LATER, LO, NODE, ROW, find_block, find_block4,
+    ACTIVE, BLOCK, CHUNK, HI, LATER, LO, NODE, ROW, find_block, find_block4,
 )  # fmt: skip
 from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
@@ -155,6 +155,70 @@ def _take_waiting(t, values, found, s, count):
     lines.find_waiting(t, s, count)
     for k in range(count):
         found[s[ROW + k]] = values[s[NODE + k]]
+
+
+@entry
+def sweep(handle, which, ends, found, frames):
+    """Ranges of IPv6 addresses that find the same node: see `ippath.prefix.ranges`."""
+    return ranges.sweep(
+        open_prefixes(handle),
+        open_column(which),
+        open_rows(ends),
+        open_rows(found),
+        open_rows(frames),
+    )
+
+
+@entry
+def take_by_ranges(
+    handle, start, level, range_lines, words, each, values, direct, packed, found, scratch
+):
+    """Values for IPv6 addresses of 16 bytes each, by ranges: is one of the addresses mapped IPv4?
+
+    `words` is the memory of the lines as numbers of the width of a word.
+    """
+    t, packed, found, s = (
+        open_prefixes(handle), open_bytes(packed), open_rows(found), open_rows(scratch),
+    )  # fmt: skip
+    start, level, range_lines = open_column(start), open_column(level), open_bytes(range_lines)
+    words, values = open_column(words), open_column(values)
+    width = 64 * words.shape[0] // range_lines.shape[0]  # words of a line
+    behind = 8 * each * width // 64
+    mapped = False
+    for begin in range(0, found.shape[0], BLOCK):
+        count = min(BLOCK, found.shape[0] - begin)
+        for k in range(count):
+            hi = load64be(packed, 16 * (begin + k))
+            if hi == 0:
+                mapped |= is_mapped(hi, load64be(packed, 16 * (begin + k) + 8))
+            s[HI + k] = hi ^ ranges.FIRST_KEY
+        ranges.find_lines(start, level, range_lines, s, count)
+        waiting = 0
+        for k in range(count):
+            line = s[CHUNK + k]
+            which = ranges.place(range_lines, line, s[HI + k], each)
+            word = words[line * width + behind + which]
+            found[begin + k] = word if direct else values[word]
+            s[ACTIVE + waiting] = k
+            waiting += ranges.has_longer(range_lines, line, which)
+        if waiting:
+            _take_longer(t, values, packed, begin, found, s, waiting)
+    return mapped
+
+
+@kernel
+def _take_longer(t, values, packed, begin, found, s, count):
+    for j in range(count):
+        k = s[ACTIVE + j]
+        s[HI + k] ^= ranges.FIRST_KEY
+        s[LO + k] = load64be(packed, 16 * (begin + k) + 8)
+    # the search lists those that it has not found yet in place of all
+    for j in range(count):
+        s[LATER + j] = s[ACTIVE + j]
+    find_block(t, s, count)
+    for j in range(count):
+        k = s[LATER + j]
+        found[begin + k] = values[s[NODE + k]]
 
 
 @hot

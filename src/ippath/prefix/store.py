@@ -14,6 +14,7 @@ import numpy as np
 
 from ippath.handles import prefixes_handle
 from ippath.prefix import entries, lines
+from ippath.prefix.aggregation import DEEPEST
 from ippath.prefix.blocks import SCRATCH
 from ippath.prefix.layout import (
     GROUP, LARGE, LARGE_TOP, META_CHUNKS, META_COUNT, META_FREE_BLOCK, META_FREE_GROUP,
@@ -21,9 +22,10 @@ from ippath.prefix.layout import (
     ROOM_GROUPS, ROOM_NODES, ROOM_WORDS, SMALL_TOP, Arrays, empty, top_chunks,
 )  # fmt: skip
 from ippath.prefix.pages import copy_of, zeros
+from ippath.prefix.ranges import LONGER, Ranges, arranged
 
 EVERY_LENGTH = 1000  # longer than any prefix
-MANY_ASKED = 1 << 20  # addresses looked up in a version before it gets lines
+MANY_ASKED = 1 << 20  # addresses looked up in a version before more is derived from it
 _WORDS = {1: np.int8, 2: np.int16, 4: np.int32}
 STACK = 130  # nodes on the way from the root to an address, and what hangs beside them
 
@@ -44,7 +46,8 @@ class Store:
         self.readers = 0  # of columns
         self._count = threading.Lock()
         self.changes = 0  # odd while a change of one key is under way
-        self.lines: np.ndarray | None = None  # of this version: see ippath.prefix.lines
+        # of this version, for columns: see ippath.prefix.lines and ippath.prefix.ranges
+        self.derived: np.ndarray | Ranges | None = None
         self._asked = 0
         self._take(arrays)
 
@@ -56,7 +59,7 @@ class Store:
     @classmethod
     def new(cls, family: int, dtype: np.dtype, missing: Any = None, rows: int = 0) -> Store:
         """An empty one; `rows` prefixes will come, whose nodes are numbered from 1."""
-        top = LARGE_TOP if rows >= LARGE else SMALL_TOP
+        top = LARGE_TOP if family == 4 and rows >= LARGE else SMALL_TOP
         nodes = 2 * rows + ROOM_NODES + 16
         room = 1 << (top - 6)
         arrays = empty(family, top, nodes, ROOM_GROUPS + rows // 2, ROOM_WORDS + room + 3 * rows)
@@ -85,7 +88,7 @@ class Store:
         """Bytes in use, but for the values."""
         meta = self.arrays.meta
         used = (int(meta[META_NODES]) << int(meta[META_SHIFT])) + 2 * int(meta[META_CHUNKS])
-        beside = 0 if self.lines is None else self.lines.nbytes
+        beside = 0 if self.derived is None else self.derived.nbytes
         return 8 * used + 4 * int(meta[META_LEAVES]) + meta.nbytes + beside
 
     @property
@@ -114,29 +117,48 @@ class Store:
         entries.find_exact(self.handle, hi, lo, length, found)
         return found
 
-    def take_ipv4(self, addresses: np.ndarray, found: np.ndarray) -> bool:
-        """Values of addresses by lines, if the table is large and was asked enough; False: it is not.
+    def take(self, addresses: np.ndarray, found: np.ndarray) -> bool:
+        """Values of a column of addresses: signed numbers; True: one is IPv4-mapped, and refused.
 
-        The values are signed numbers; the caller holds the store.
+        `addresses` is uint32[n] or uint8[16 * n]; the caller holds the store.
         """
-        if self.family != 4 or self.arrays.meta[META_TOP] != LARGE_TOP:
-            return False
-        self._asked += len(addresses)
-        if self._asked < MANY_ASKED:
-            return False
-        values = self.values.view(found.dtype)
+        values, scratch = self.values.view(found.dtype), np.empty(SCRATCH, np.int64)
         direct = values.itemsize in _WORDS
-        kind = _WORDS.get(values.itemsize, np.int32)
-        own = self.lines
-        if own is None:
-            own = zeros(lines.NUMBERS * top_chunks(LARGE_TOP), np.int64)
-            entries.fill_lines(self.handle, own, own.view(kind), values, direct)
-            self.lines = own
-        scratch = np.empty(SCRATCH, np.int64)
-        entries.take_by_lines(
-            self.handle, own, own.view(kind), values, direct, addresses, found, scratch
-        )
-        return True
+        self._asked += len(found)
+        if self._asked >= MANY_ASKED and self.derived is None:
+            self.derived = self._derive(values, _WORDS.get(values.itemsize, np.int32))
+        own = self.derived
+        if isinstance(own, Ranges):
+            words = own.lines.view(_WORDS.get(values.itemsize, np.int32))
+            return entries.take_by_ranges(
+                self.handle, own.start, own.level, own.lines, words, own.each, values, direct,
+                addresses, found, scratch,
+            )  # fmt: skip
+        if own is not None:
+            words = own.view(_WORDS.get(values.itemsize, np.int32))
+            entries.take_by_lines(
+                self.handle, own, words, values, direct, addresses, found, scratch
+            )
+            return False
+        take = entries.take_ipv4 if self.family == 4 else entries.take_ipv6
+        return bool(take(self.handle, addresses, values, found, scratch))
+
+    def _derive(self, values: np.ndarray, kind: Any) -> np.ndarray | Ranges | None:
+        """What columns of many addresses are looked up in, of this version; None: the chunks."""
+        direct = values.dtype == kind
+        if self.family == 6:
+            nodes = self.nodes()
+            ends, found = (np.empty(2 * len(nodes) + 1, np.int64) for _ in range(2))
+            frames = np.zeros(2 * DEEPEST, np.int64)
+            count = entries.sweep(self.handle, nodes, ends, found, frames)
+            longer = found[:count] == LONGER
+            words = np.maximum(found[:count], 0)
+            return arranged(ends[:count], values[words] if direct else words.astype(kind), longer)
+        if self.arrays.meta[META_TOP] != LARGE_TOP:
+            return None
+        own = zeros(lines.NUMBERS * top_chunks(LARGE_TOP), np.int64)
+        entries.fill_lines(self.handle, own, own.view(kind), values, direct)
+        return own
 
     def describe(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Both words of the keys and the lengths of nodes: int64[]."""
@@ -173,7 +195,7 @@ class Store:
     def make_room(self, length: int) -> None:
         """Room for an update of a prefix of this length; values keep their nodes."""
         meta = self.arrays.meta
-        if len(self) >= LARGE and meta[META_TOP] == SMALL_TOP:
+        if self.family == 4 and len(self) >= LARGE and meta[META_TOP] == SMALL_TOP:
             self._rebuild(LARGE_TOP)
             return
         node, chunk, leaf, _ = self.arrays
@@ -232,12 +254,12 @@ class Store:
 
     # --- changing --------------------------------------------------------------------------------
 
-    def _forget_lines(self) -> None:
-        self.lines, self._asked = None, 0
+    def _forget_derived(self) -> None:
+        self.derived, self._asked = None, 0
 
     def put(self, hi: int, lo: int, length: int, value: Any) -> None:
         """Insert or replace one prefix."""
-        self._forget_lines()
+        self._forget_derived()
         self.changes += 1
         try:
             node = entries.put_one(self.handle, hi, lo, length)
@@ -252,7 +274,7 @@ class Store:
 
     def drop(self, hi: int, lo: int, length: int) -> Any:
         """Remove one prefix that is there; returns its value."""
-        self._forget_lines()
+        self._forget_derived()
         self.changes += 1
         try:
             node = entries.drop_one(self.handle, hi, lo, length)
@@ -269,7 +291,7 @@ class Store:
         self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray, values: np.ndarray, numbered: bool
     ) -> None:
         """Insert or replace prefixes, the later of equal ones last; `numbered`: rows are nodes 1 to n."""
-        self._forget_lines()
+        self._forget_derived()
         found = np.zeros(len(hi), np.int32)
         done = 0
         while done < len(hi):
@@ -281,7 +303,7 @@ class Store:
 
     def drop_many(self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> int:
         """Remove those of the prefixes that are there; returns how many were."""
-        self._forget_lines()
+        self._forget_derived()
         found = np.zeros(len(hi), np.int32)
         before, done = len(self), 0
         while done < len(hi):

@@ -580,12 +580,7 @@ def _scratch() -> np.ndarray:
 def _take(column: Packed, store: Store) -> np.ndarray:
     """Values of numbers of one to eight bytes, in one go."""
     found = np.empty(len(column), store.values.dtype)
-    signed = _SIGNED[found.itemsize]
-    own, values = found.view(signed), store.values.view(signed)
-    if column.family == 4:
-        if not store.take_ipv4(column.data, own):
-            entries.take_ipv4(store.handle, column.data, values, own, _scratch())
-    elif entries.take_ipv6(store.handle, column.data, values, own, _scratch()):
+    if store.take(column.data, found.view(_SIGNED[found.itemsize])):
         _refuse_mapped(column)
     return found
 

@@ -104,6 +104,25 @@ if COMPILED:
 
         return types.void(buf, types.int64), codegen
 
+    @intrinsic
+    def _eight_below(typing, buf, index, word):
+        eight = ir.VectorType(ir.IntType(64), 8)
+
+        def codegen(context, builder, signature, args):
+            pointer = _address(context, builder, signature.args[0], args[0], args[1])
+            words = builder.load(builder.bitcast(pointer, eight.as_pointer()))
+            words.align = 1
+            promise(builder, signature.args[0], words)
+            one = builder.insert_element(
+                ir.Constant(eight, ir.Undefined), args[2], ir.IntType(32)(0)
+            )
+            zeros = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+            each = builder.shuffle_vector(one, ir.Constant(eight, ir.Undefined), zeros)
+            less = builder.icmp_signed("<", words, each)
+            return builder.zext(builder.bitcast(less, ir.IntType(8)), ir.IntType(64))
+
+        return types.int64(buf, types.int64, types.int64), codegen
+
     _load8, _load16be, _load32be, _load64be = (_loader(b, True) for b in (8, 16, 32, 64))
     _load16le, _load32le, _load64le = (_loader(b, False) for b in (16, 32, 64))
     _store8, _store16be, _store32be, _store64be = (_storer(b, True) for b in (8, 16, 32, 64))
@@ -132,6 +151,10 @@ else:
 
     def prefetch(buf, index):
         """Nothing: there is no cache to fill."""
+
+    def _eight_below(buf, index, word):
+        less = buf[index : index + 64].view("<i8") < word
+        return sum(int(bit) << k for k, bit in enumerate(less))
 
     def _memmove(target, target_index, source, source_index, count):
         target[target_index : target_index + count] = source[
@@ -178,6 +201,12 @@ if CHECKED:
     store64be, store64le = _checked_store(_store64be, 8), _checked_store(_store64le, 8)
 
     @kernel
+    def eight_below(buf, index, word):
+        """Which of eight 64-bit words from byte `index` on are less than this one, as bits 0 to 7."""
+        _within(buf, index, 64)
+        return _eight_below(buf, index, word)
+
+    @kernel
     def copy(target, target_index, source, source_index, count):
         _within(target, target_index, count)
         _within(source, source_index, count)
@@ -192,4 +221,5 @@ else:
         _store8, _store16be, _store16le, _store32be, _store32le,
     )  # fmt: skip
     store64be, store64le = _store64be, _store64le
+    eight_below = _eight_below
     copy = _memmove
