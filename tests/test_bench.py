@@ -21,7 +21,7 @@ from ippath.bench.fib import Fib, column, one_by_one, table_of
 from ippath.bench.frag import (
     AT_ONCE, LOWPAN_TRAFFIC, SLOWLY, Frag, holding, joining, receiving, under_attack,
 )  # fmt: skip
-from ippath.bench.frag_peers import Dpdk, build_dpdk
+from ippath.bench.frag_peers import LinuxVeth, build_dpdk, dpdk
 from ippath.bench import (
     WORKLOADS, UnknownWorkload, check_name, measure_workload, peers, tables, traffic,
 )  # fmt: skip
@@ -35,6 +35,7 @@ from ippath.bench.replay import DELIVERED, FORWARDED, Replay, group_name
 from ippath.bench.start import Start, command
 from ippath.capture import open_captures
 from ippath.cli import main
+from ippath.verify.namespace import available
 from tests.captures import internet_checksum
 
 ONCE = Plan(1, 1, 0.0)
@@ -435,7 +436,7 @@ def test_a_filled_memory_refuses_the_honest_too() -> None:
 def test_the_frag_workload_has_each_step_of_the_rewrite(tmp_path: Path) -> None:
     workload = Frag(tmp_path, quick=True, size=4000)
     workload.set_up()
-    workload._program = None
+    workload._program, workload._no_kernel = None, "left out"
     steps = [v for v in workload.variants() if v.name in ("list", "tree", "runs")]
     assert [(v.name, v.before) for v in steps[:3]] == [
         ("list", ""), ("tree", "list"), ("runs", "tree"),
@@ -451,12 +452,30 @@ def test_dpdk_puts_the_same_datagrams_together(tmp_path: Path) -> None:
     if program is None:
         pytest.skip(why)
     made = fragments.fragments(4, 4, 8, 5, "shuffled")
+    packets = tmp_path / "packets"
+    packets.write_bytes(made.tobytes())
     try:
-        peer = Dpdk(program, made, 4, 8, 4, True)
+        peer = dpdk(program, packets, made, 4, 8, 4, True)
     except WorkloadError as problem:
         pytest.skip(str(problem))
     peer.run()
     peer.close()
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_the_kernel_puts_the_same_datagrams_together(tmp_path: Path, family: int) -> None:
+    if why_not := available():
+        pytest.skip(why_not)
+    made = fragments.fragments(family, 4, 8, 5, "shuffled")
+    packets = tmp_path / "packets"
+    packets.write_bytes(made.tobytes())
+    peer = LinuxVeth(packets, made, family, 4)
+    assert 0 <= peer.run()["share"] < 100
+    peer.close()
+    too_many = LinuxVeth(packets, made, family, 2)
+    with pytest.raises(AssertionError, match="the kernel put 40 of 80 datagrams together"):
+        too_many.run()
+    too_many.close()
 
 
 def test_the_start_workload_runs_the_command_line(tmp_path: Path) -> None:

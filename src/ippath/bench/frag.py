@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from ippath.batch import LINK_IEEE802154_NOFCS, LINK_RAW
 from ippath.bench import fragments
-from ippath.bench.frag_peers import DPDK_MOST_PIECES, Dpdk, build_dpdk, find_scapy
-from ippath.bench.framework import Absent, Run, Variant, Workload
+from ippath.bench.frag_peers import (
+    DPDK_MOST_PIECES, MEMORY, LinuxVeth, Reassembling, build_dpdk, dpdk, find_scapy,
+)  # fmt: skip
+from ippath.bench.framework import Absent, Run, Variant, Workload, WorkloadError
 from ippath.config import parse_host
 from ippath.defrag import Defragmenter, Limits
 from ippath.netns import Netns
+from ippath.verify.namespace import available, kernel_version
 
 # (family, pieces, datagrams at a time, order, bytes of each fragment)
 TRAFFIC = (
@@ -28,7 +32,6 @@ STORES = ("list", "tree", "runs")  # in the order of history
 MANY = 40  # fragments of a datagram as large as they get by Ethernet
 ATTACKED = (8, 4000)  # runs in a datagram
 SCAPY_DATAGRAMS = 200
-MEMORY = 1 << 30
 STEP = 1 << 14  # packets pushed at a time, as `ippath defrag` does
 # between two fragments: a datagram that is attacked expires, or the next comes long before
 SLOWLY, AT_ONCE = 10_000_000, 1_000
@@ -54,7 +57,7 @@ class Frag(Workload):
     sizes = (100_000, 400_000)  # fragments
 
     def set_up(self) -> None:
-        self._peers: list[Dpdk] = []
+        self._peers: list[Reassembling | LinuxVeth] = []
         self._made = {one: self._fragments(*one) for one in TRAFFIC}
         self._program, self._dpdk = build_dpdk(self.folder)
         if self._program is None:
@@ -62,6 +65,9 @@ class Frag(Workload):
         self._scapy, self._scapy_version = find_scapy()
         if self._scapy is None:
             self.absent.append(Absent("scapy", self._scapy_version))
+        self._no_kernel = available()
+        if self._no_kernel:
+            self.absent.append(Absent("Linux", self._no_kernel))
         self._load, self._honest_ones = under_attack(self.size // 4)
 
     def _fragments(self, family: int, pieces: int, flows: int, order: str, size: int) -> np.ndarray:
@@ -105,18 +111,39 @@ class Frag(Workload):
         group = f"IPv{family}, {pieces} of {size} bytes {order}{many}"
         datagrams = len(made) // pieces
         found = [Variant(group, "ippath", joining(made, datagrams), len(made))]
-        if self._program is not None and pieces <= DPDK_MOST_PIECES:
-            for copied in (False, True):
-                dpdk = Dpdk(self._program, made, family, flows, pieces, copied)
-                self._peers.append(dpdk)
-                name = f"DPDK {self._dpdk}, {'all' if copied else 'no'} data copied"
-                found.append(Variant(group, name, dpdk.run, len(made), peer=True))
+        for name, peer in self._processes(one, made, group):
+            self._peers.append(peer)
+            found.append(Variant(group, name, peer.run, len(made), peer=True))
         if self._scapy is not None and (family, flows, order) == (4, 1, "in order"):
             few = made[: SCAPY_DATAGRAMS * pieces]
             name = f"scapy {self._scapy_version}"
             run = self._scapy_run([bytes(packet) for packet in few], len(few) // pieces)
             found.append(Variant(group, name, run, len(few), peer=True))
         return found
+
+    def _processes(
+        self, one: tuple[int, int, int, str, int], made: np.ndarray, group: str
+    ) -> Iterator[tuple[str, Reassembling | LinuxVeth]]:
+        """Peers by name; one that does not start is absent."""
+        family, pieces, flows, _, _ = one
+        packets = self.folder / f"{group}.packets"
+        packets.write_bytes(made.tobytes())
+        makers: dict[str, Callable[[], Reassembling | LinuxVeth]] = {}
+        if self._program is not None and pieces <= DPDK_MOST_PIECES:
+            program = self._program
+            for copied, what in ((False, "no"), (True, "all")):
+                makers[f"DPDK {self._dpdk}, {what} data copied"] = partial(
+                    dpdk, program, packets, made, family, flows, pieces, copied
+                )
+        if not self._no_kernel:
+            makers[f"Linux {kernel_version()}, veth"] = partial(
+                LinuxVeth, packets, made, family, pieces
+            )
+        for name, make in makers.items():
+            try:
+                yield name, make()
+            except WorkloadError as problem:
+                self.absent.append(Absent(f"{name} ({group})", str(problem)))
 
     def _lowpan(self, pieces: int, flows: int, order: str) -> Variant:
         rounds = max(1, self.size // (pieces * flows))

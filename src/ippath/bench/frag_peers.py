@@ -1,10 +1,12 @@
-"""Other programs that put fragments together: DPDK's rte_ip_frag, scapy."""
+"""Others that put fragments together: DPDK's rte_ip_frag, scapy, the running kernel."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ int main(int argc, char **argv) {
     if (!pool || !table) return 3;
     puts("ready");
     fflush(stdout);
-    while (getchar() != EOF) {
+    char line[32];
+    while (fgets(line, sizeof line, stdin)) {
         for (whole = k = 0; k < count; k++) {
             struct rte_mbuf *m = rte_pktmbuf_alloc(pool), *joined;
             if (!m) return 4;
@@ -77,6 +80,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
+MEMORY = 1 << 30
 DPDK_MOST_PIECES = 8  # RTE_LIBRTE_IP_FRAG_MAX_FRAG of Debian's build
 
 
@@ -108,38 +112,81 @@ def _text(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
-class Dpdk:
+class Reassembling:
     """A process that has the packets and takes them once for each `run`."""
 
-    def __init__(
-        self, program: Path, made: np.ndarray, family: int, flows: int, pieces: int, copied: bool
-    ):
-        self._datagrams = len(made) // pieces
-        path = program.with_name(f"packets-{len(list(program.parent.iterdir()))}")
-        path.write_bytes(made.tobytes())
-        numbers = (*made.shape, int(family == 6), flows, pieces, int(copied))
-        words = [str(program), str(path), *map(str, numbers)]
+    def __init__(self, name: str, command: list[str], datagrams: int):
+        self._name, self._datagrams = name, datagrams
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         assert self._process.stdout is not None
-        if self._process.stdout.readline() != b"ready\n":
-            raise WorkloadError(f"DPDK does not start (exit code {self._process.wait()})")
+        if self._process.stdout.readline() != "ready\n":
+            raise WorkloadError(f"{name} does not start (exit code {self._process.wait()})")
 
     def run(self) -> None:
-        """All packets through the table; raises AssertionError if not every datagram was whole."""
+        """All packets once; raises AssertionError if not every datagram was whole."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(b"\n")
+        process.stdin.write(f"{self._datagrams}\n")
         process.stdin.flush()
         got = int(process.stdout.readline() or -1)
         if got != self._datagrams:
-            raise AssertionError(f"DPDK put {got} of {self._datagrams} datagrams together")
+            raise AssertionError(f"{self._name} put {got} of {self._datagrams} datagrams together")
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.wait()
+
+
+def dpdk(
+    program: Path,
+    packets: Path,
+    made: np.ndarray,
+    family: int,
+    flows: int,
+    pieces: int,
+    copied: bool,
+) -> Reassembling:
+    """DPDK's table, with the packets of a file."""
+    numbers = (*made.shape, int(family == 6), flows, pieces, int(copied))
+    return Reassembling(
+        "DPDK", [str(program), str(packets), *map(str, numbers)], len(made) // pieces
+    )
+
+
+class LinuxVeth:
+    """The running kernel behind a veth pair; `share` is what reassembly takes of its time."""
+
+    def __init__(self, packets: Path, made: np.ndarray, family: int, pieces: int):
+        def kernel(memory: int, datagrams: int) -> Reassembling:
+            numbers = (made.shape[1], family, memory)
+            program = [sys.executable, "-m", "ippath.bench.frag_kernel", str(packets)]
+            return Reassembling("the kernel", [*program, *map(str, numbers)], datagrams)
+
+        refusing = kernel(0, 0)
+        self._without = min(_seconds(refusing.run) for _ in range(3))
+        refusing.close()
+        self._process = kernel(MEMORY, len(made) // pieces)
+
+    def run(self) -> Mapping[str, float]:
+        """All packets once, and the share of the time beyond that of refusing all fragments."""
+        return {"share": max(0.0, 100 * (1 - self._without / _seconds(self._process.run)))}
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
 
 
 def find_scapy() -> tuple[Callable[[list[bytes]], int] | None, str]:
