@@ -368,6 +368,79 @@ def test_batches_may_be_cut_anywhere_and_output_never_overflows() -> None:
     assert once.statistics()["reassembled"] >= 300
 
 
+@st.composite
+def nearly_in_order(draw: st.DrawFn) -> tuple[list[bytes], list[int], list[int], Limits]:
+    """Datagrams whose fragments follow each other, with now and then a flaw: (packets, lengths, times)."""
+    made: list[bytes] = []
+    for ident in range(draw(st.integers(1, 5))):
+        family = draw(st.sampled_from([4, 6]))
+        step = 8 * draw(st.integers(1, 4))
+        count = draw(st.integers(2, 6))
+        pieces = [(k * step, bytes([k + 1]) * step, k < count - 1) for k in range(count)]
+        if draw(st.booleans()):  # an end that is no multiple of 8, maybe in the middle
+            k = draw(st.integers(0, count - 1))
+            offset, body, more = pieces[k]
+            pieces[k] = (offset, body[: draw(st.integers(0, step - 1))], more)
+        bits = {"df": draw(st.booleans()), "tos": draw(st.integers(0, 3))}
+        for offset, body, more in pieces:
+            here = dict(bits) if draw(st.integers(0, 9)) else {"df": False, "tos": 3}
+            if family == 4:
+                options = b"\x01" * (4 * draw(st.integers(0, 1)))
+                packet = ip4(*HERE4, body, proto=200, offset=offset // 8, mf=more, ident=ident % 3,
+                             options=options, **here)  # fmt: skip
+            else:
+                header = fragment_header(offset // 8, more, ident % 3)
+                packet = ip6(
+                    *HERE6, body, last_header=200, extensions=(header,), traffic_class=here["tos"]
+                )
+            made.append(packet)
+    for _ in range(draw(st.integers(0, 3))):  # one is missing, is there twice, comes elsewhere
+        at = draw(st.integers(0, len(made) - 1))
+        packet = made.pop(at)
+        for _ in range(draw(st.integers(0, 2))):
+            made.insert(draw(st.integers(0, len(made))), packet)
+        if not made:
+            made.append(packet)
+    cut = [len(p) - draw(st.sampled_from([0] * 15 + [1, 9])) for p in made]
+    gap = draw(st.sampled_from([0, 0, 10**9, 11 * 10**9, 31 * 10**9]))
+    time, times = 0, []
+    for _ in made:
+        time += gap if draw(st.integers(0, 3)) == 0 else 1000
+        times.append(time)
+    memory = draw(st.sampled_from([0, 1500, 3000, 8000, 1 << 20]))
+    return made, cut, times, Limits(memory=memory)
+
+
+@settings(max_examples=400, deadline=None)
+@given(nearly_in_order(), st.sampled_from(list(POLICIES)))
+def test_what_comes_in_order_is_joined_as_if_each_had_waited(
+    stream: tuple[list[bytes], list[int], list[int], Limits], policy: str
+) -> None:
+    made, cut, times, limits = stream
+    batch = PacketBatch.from_packets(
+        [p[:n] for p, n in zip(made, cut)], wire_length=[len(p) for p in made], time_ns=times
+    )
+    once, often = (Defragmenter(policy, limits, comments=True) for _ in range(2))
+    whole = once.push(batch)
+    parts = [often.push(batch.select(slice(at, at + 1))) for at in range(len(batch))]
+    for part in parts:  # one by one none can be joined ahead
+        assert len(part) <= 1
+    assert [p for part in parts for p in part] == list(whole)
+    assert [n for part in parts for n in part.frame_numbers] == whole.frame_numbers.tolist()
+    assert {k: v for part in parts for k, v in part.comments.items()} == whole.comments
+    assert once.statistics() == often.statistics()
+    assert settled(once) == settled(often)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_what_waits_already_takes_part_in_a_datagram_in_order(family: int) -> None:
+    made = packets([(0, b"a" * 8, True), (8, b"b" * 8, True), (16, b"c" * 8, False)], family)
+    engine = Defragmenter(whole=False)
+    out = engine.push(PacketBatch.from_packets([made[1], *made]))
+    assert [p[-24:] for p in out] == [b"a" * 8 + b"b" * 8 + b"c" * 8]
+    assert settled(engine)["duplicates"] == 1
+
+
 def test_cut_fragments_make_a_cut_datagram() -> None:
     made = packets([(0, b"a" * 400, True), (400, b"b" * 400, False)])
     batch = PacketBatch.from_packets(

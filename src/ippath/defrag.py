@@ -22,6 +22,7 @@ from ippath.frag import stream
 from ippath.frag.arena import (
     STATISTICS, STORES, grown, new_arena, set_contexts, set_limits, statistics,
 )  # fmt: skip
+from ippath.frag.stream_join import OUT_COUNT, OUT_FRAMES
 from ippath.handles import state_handle
 from ippath.mib import COUNTERS
 from ippath.reasons import REASON_NAMES, VERDICTS
@@ -188,9 +189,9 @@ class Defragmenter:
         cause = mine[:, T.OUT_CAUSE]
         numbers = frames[cause]
         comments = {k: v for k, v in batch.comments.items() if self.whole}
-        for row in mine[mine[:, stream.OUT_COUNT] > 0] if self.comments else ():
-            begin = row[stream.OUT_FRAMES]
-            made_of = state.joined[begin : begin + row[stream.OUT_COUNT]]
+        for row in mine[mine[:, OUT_COUNT] > 0] if self.comments else ():
+            begin = row[OUT_FRAMES]
+            made_of = state.joined[begin : begin + row[OUT_COUNT]]
             comments[int(frames[row[T.OUT_CAUSE]])] = f"reassembled from {in_words(made_of)}"
         data = state.out_data[:size]
         if 4 * size < len(state.out_data):
@@ -233,7 +234,7 @@ class Defragmenter:
 
     def _renew(self, **arrays: np.ndarray) -> None:
         self._state = self._state._replace(**arrays)
-        self._handle = state_handle(self._state)
+        self._handle.renew(self._state, arrays)
 
     # --- what was found --------------------------------------------------------------------------------
 

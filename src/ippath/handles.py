@@ -11,6 +11,7 @@ Uncompiled, a handle is the named tuple itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,19 @@ class Handle:
 
     def __init__(self, owner: Any, layout: dict[str, Any]):
         self.owner = owner
+        self._layout = layout
         self.words = np.zeros(_words(layout), np.int64)
         self._fill(owner, layout, 0)
         self.value = self.words.ctypes.data if COMPILED else owner
+
+    def renew(self, owner: Any, names: Iterable[str]) -> None:
+        """Take the arrays called `names` from a new owner that has all others from the old one."""
+        at = {name: 2 * k for k, name in enumerate(self._layout)}
+        for name in names:
+            self._put(name, self._layout[name], getattr(owner, name), at[name])
+        self.owner = owner
+        if not COMPILED:
+            self.value = owner
 
     def _fill(self, owner: Any, layout: dict[str, Any], at: int) -> int:
         for name, columns in layout.items():
@@ -66,13 +77,16 @@ class Handle:
             if isinstance(columns, dict):
                 at = self._fill(array, columns, at)
                 continue
-            wanted = _DTYPES.get(columns, np.int64)
-            shape = array.shape[1:] == ((columns,) if isinstance(columns, int) and columns else ())
-            if array.dtype != wanted or not array.flags.c_contiguous or not shape:
-                raise TypeError(f"{name} is {array.dtype}{array.shape}, expected {columns} columns")
-            self.words[at], self.words[at + 1] = array.ctypes.data, array.shape[0]
+            self._put(name, columns, array, at)
             at += 2
         return at
+
+    def _put(self, name: str, columns: Any, array: np.ndarray, at: int) -> None:
+        wanted = _DTYPES.get(columns, np.int64)
+        shape = array.shape[1:] == ((columns,) if isinstance(columns, int) and columns else ())
+        if array.dtype != wanted or not array.flags.c_contiguous or not shape:
+            raise TypeError(f"{name} is {array.dtype}{array.shape}, expected {columns} columns")
+        self.words[at], self.words[at + 1] = array.ctypes.data, array.shape[0]
 
 
 def tables_handle(tables: T.Tables) -> Handle:

@@ -124,6 +124,18 @@ def is_over_limit(s, directory):
     return high == 0 or s.fqdir[directory, FQDIR_MEM] > high
 
 
+@hot
+def _look_up(s, directory, key):
+    """(bucket, the queue with the key in FM_* or NONE)."""
+    bucket = key & (s.fq_bucket.shape[0] - 1)
+    q = s.fq_bucket[bucket]
+    while q != NONE:
+        if s.fq[q, FQ_HASH] == key and s.fq[q, FQ_DIR] == directory and _same_key(s, q):
+            break
+        q = s.fq[q, FQ_NEXT]
+    return bucket, q
+
+
 @kernel
 def find_queue(s, directory, wide, now):
     """The queue with the key in FM_*, made if there is none; NONE if memory is used up."""
@@ -133,16 +145,19 @@ def find_queue(s, directory, wide, now):
             return NONE
         _evict(s, directory)
     key = key_hash(s.frag_misc, wide)
-    bucket = key & (s.fq_bucket.shape[0] - 1)
-    q = s.fq_bucket[bucket]
-    while q != NONE:
-        if s.fq[q, FQ_HASH] == key and s.fq[q, FQ_DIR] == directory and _same_key(s, q):
-            if evicts:
-                _take_from_age(s, directory, q)
-                _put_newest(s, directory, q)
-            return q
-        q = s.fq[q, FQ_NEXT]
-    return _create(s, directory, key, bucket, now)
+    bucket, q = _look_up(s, directory, key)
+    if q == NONE:
+        return _create(s, directory, key, bucket, now)
+    if evicts:
+        _take_from_age(s, directory, q)
+        _put_newest(s, directory, q)
+    return q
+
+
+@kernel
+def is_known(s, directory, wide):
+    """Is there a queue with the key in FM_*?"""
+    return _look_up(s, directory, key_hash(s.frag_misc, wide))[1] != NONE
 
 
 @kernel

@@ -7,77 +7,55 @@ the link-level header of its first fragment, in the place of the fragment that m
 
 from __future__ import annotations
 
-from ippath.frag.ecn import combined_ecn
+from ippath.batch import LINK_IEEE802154_TAP
 from ippath.frag.fragment import (
-    contradicts, count_fragment, discard_queue, is_complete, keep_fragment, note_end, store_fragment,
+    contradicts, count_fragment, discard_queue, is_complete, keep_fragment, note_end,
+    store_fragment,
 )  # fmt: skip
-from ippath.frag.ipv6 import upper_header_missing
-from ippath.frag.join import copy_header, copy_payload
+from ippath.frag.lowpan import LARGEST_DATAGRAM, lowpan_frag_queue, lowpan_frag_reasm
 from ippath.frag.lowpan import DUPLICATED as LOWPAN_DUPLICATED
 from ippath.frag.lowpan import INVALID as LOWPAN_INVALID
 from ippath.frag.lowpan import KEPT as LOWPAN_KEPT
 from ippath.frag.lowpan import REFUSED as LOWPAN_REFUSED
 from ippath.frag.lowpan import WHOLE as LOWPAN_WHOLE
-from ippath.frag.lowpan import LARGEST_DATAGRAM, lowpan_frag_queue, lowpan_frag_reasm
 from ippath.frag.overlap import first_piece, settle_overlaps
 from ippath.frag.queue import destroy_queue, find_queue, kill_queue
 from ippath.frag.runs import DUPLICATE, FITS, find_place, next_run
 from ippath.frag.store import check_room, free_fragment, get_bytes
+from ippath.frag.stream_ahead import join_ahead
+from ippath.frag.stream_join import LARGEST, OUT_COUNT, OUT_FRAMES, join, note_out
+from ippath.frag.stream_read import (
+    ATOMIC, CUT, DAMAGED, DUPLICATED, FAILED, INVALID, IS_FRAGMENT, JOINED, KEPT, OVERLAPPED,
+    PASSED, REFUSED, read_fragment, take_up,
+)  # fmt: skip
 from ippath.frag.wheel import first_due
-from ippath.batch import LINK_IEEE802154_TAP
 from ippath.handles import as_arena, open_bytes, open_state
 from ippath.jit import cold, entry, kernel
-from ippath.rx.lowpan_dispatch import (
-    FRAGMENT, REFUSE, open_payload, rebuild, take_fragment_header,
-)  # fmt: skip
 from ippath.reasons import CONSUMED, DROPPED, R_FRAG_REASM_TIMEOUT, R_NONE
+from ippath.rx.lowpan_dispatch import FRAGMENT, REFUSE, open_payload, rebuild, take_fragment_header
 from ippath.tables import (
     DATAGRAM_BYTES, FM_DST_HI, FM_DST_LO, FM_DUE_NS, FM_ID, FM_JOINED, FM_OVERLAPS, FM_SHORT,
-    FM_SRC_HI, FM_SRC_LO, FM_USER, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_ECN,
-    FQDIR_EXPIRED, FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED, FQDIR_LOWPAN,
-    FQDIR_OVERLAPS, FQDIR_OVERSIZE, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
-    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_MAX_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END,
-    FRAG_FRAME, FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_NEXTHDR_AT, FRAG_OFFSET, FRAG_OWNER,
-    FRAG_SKIP, FRAG_STORED, LW_AT, LW_BASE, LW_END, LW_ERROR, LW_SECURED, LW_SIZE, LW_STRICT, LW_TYPE,
-    LW_WIRE_END, MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MOST_FRAGMENTS, NONE,
-    OUT_CAUSE, OUT_DEVICE, OUT_LENGTH, OUT_OFFSET, OUT_TIME_NS, OUT_WIRE, OVERLAP_BEGIN,
-    OVERLAP_COMPARED, OVERLAP_DIFFER, OVERLAP_DST_HI, OVERLAP_DST_LO, OVERLAP_END, OVERLAP_FAMILY,
-    OVERLAP_FRAME, OVERLAP_ID, OVERLAP_OTHER, OVERLAP_OTHER_BEGIN, OVERLAP_OTHER_END,
-    OVERLAP_OUTCOME, OVERLAP_PROTOCOL, OVERLAP_SRC_HI, OVERLAP_SRC_LO, OVERLAP_TIME, POLICY_BSD,
-    POLICY_LINUX, POLICY_LINUX_418, POLICY_LINUX_OLD, SKB_AVAIL, SKB_DEVICE, SKB_END, SKB_FRAME,
-    SKB_IP, SKB_LINK, SKB_NEXTHDR_AT, SKB_OUT_DEVICE, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
+    FM_SRC_HI, FM_SRC_LO, FQDIR_DATAGRAMS, FQDIR_DISCARDED, FQDIR_DUPLICATES, FQDIR_EXPIRED,
+    FQDIR_FRAGMENTS, FQDIR_INVALID, FQDIR_IPV4, FQDIR_IPV6, FQDIR_JOINED, FQDIR_LOWPAN,
+    FQDIR_OVERLAPS, FQDIR_POLICY, FQDIR_REFUSED, FQ_DIR, FQ_ECN, FQ_FIRST, FQ_FLAGS,
+    FQ_FRAGMENTS, FQ_LAST_IN, FQ_LEN, FQ_MAX_DF_SIZE, FQ_ROOT, FRAG_BLOCK, FRAG_END, FRAG_FRAME,
+    FRAG_HEADER, FRAG_LINK, FRAG_NEXT, FRAG_OFFSET, FRAG_OWNER, FRAG_SKIP, FRAG_STORED, LW_AT,
+    LW_BASE, LW_END, LW_ERROR, LW_SECURED, LW_SIZE, LW_STRICT, LW_TYPE, LW_WIRE_END,
+    MISC_NOW_NS, MISC_OUT_BYTES, MISC_OUT_ROWS, MOST_FRAGMENTS, NONE, OVERLAP_BEGIN,
+    OVERLAP_COMPARED, OVERLAP_DIFFER, OVERLAP_DST_HI, OVERLAP_DST_LO, OVERLAP_END,
+    OVERLAP_FAMILY, OVERLAP_FRAME, OVERLAP_ID, OVERLAP_OTHER, OVERLAP_OTHER_BEGIN,
+    OVERLAP_OTHER_END, OVERLAP_OUTCOME, OVERLAP_PROTOCOL, OVERLAP_SRC_HI, OVERLAP_SRC_LO,
+    OVERLAP_TIME, POLICY_BSD, POLICY_LINUX, POLICY_LINUX_418, SKB_AVAIL, SKB_END, SKB_FRAME,
+    SKB_IP, SKB_LINK, SKB_PROTOCOL, SKB_TIME_NS, SKB_WIRE_END,
 )  # fmt: skip
-from ippath.wire.checksum import checksum, header_ok
-from ippath.wire.ether import (
-    ETH_P_IP,
-    ETH_P_IPV6,
-    ETH_P_PPPOE,
-    LINK_FOUND,
-    LINK_UNKNOWN,
-    find_network,
-)
+from ippath.wire.ether import ETH_P_IP, ETH_P_IPV6, LINK_FOUND, find_network
 from ippath.wire.ieee802154 import (
     FCS, MAC_CUT, MAC_FOUND, TYPE_DATA, frame_check, is_ieee802154, parse_frame,
 )  # fmt: skip
-from ippath.wire.ipv4 import (
-    CHECKSUM, DESTINATION, DF, FLAGS_OFFSET, HEADER, IDENTIFICATION, MF, OFFSET_MASK, PROTOCOL,
-    SOURCE, TOS, TOTAL_LENGTH, VERSION_IHL,
-)  # fmt: skip
-from ippath.wire import ipv6
+from ippath.wire.ipv4 import DF, FLAGS_OFFSET
 from ippath.wire.lowpan import DISPATCH_IPV6, LW_CUT, LW_FINE
-from ippath.wire.memory import (
-    copy, load8, load16be, load16le, load32be, load64be, store8, store16be, store16le,
-)  # fmt: skip
+from ippath.wire.memory import copy, load16be, load16le, load8, store16le, store8
 
-# what became of a packet
-(
-    PASSED, ATOMIC, KEPT, JOINED, DUPLICATED, OVERLAPPED, INVALID, REFUSED, FAILED, CUT, DAMAGED,
-) = range(11)  # fmt: skip
-LARGEST = 65535
-MAX_EXTENSIONS = 64
-# columns of `State.out`, used otherwise than for packets that a host sends: the row of the input, and
-# the first and the number of the frames in `State.joined`
-OUT_FRAMES, OUT_COUNT = OUT_DEVICE, OUT_TIME_NS
 MOST_REPORTED = 64  # overlaps of one fragment
 COMPARED_AT = 1 << 16  # in `State.datagram`: bytes that were kept, for comparison
 
@@ -201,95 +179,33 @@ def _note_overlaps(s, data, q, six, header, offset, end):
 
 
 @kernel
-def _join4(s, q, at, ihl, ecn):
-    """Put an IPv4 datagram together whose header is at `out_data[at]`; (length, captured), or (0, 0)."""
-    fq, out, length = s.fq, s.out_data, s.fq[q, FQ_LEN]
-    if ihl + length > LARGEST:
-        return 0, 0
-    there = copy_payload(s, q, out, at + ihl)
-    keep_df = fq[q, FQ_MAX_DF_SIZE] == fq[q, FQ_MAX_SIZE]
-    store8(out, at + TOS, load8(out, at + TOS) | ecn)
-    store16be(out, at + TOTAL_LENGTH, ihl + length)
-    store16be(out, at + FLAGS_OFFSET, DF if keep_df else 0)
-    store16be(out, at + CHECKSUM, 0)
-    store16be(out, at + CHECKSUM, checksum(out, at, ihl))
-    return ihl + length, ihl + there
-
-
-@kernel
-def _join6(s, q, at, header, ecn):
-    """Put an IPv6 datagram together whose headers are at `out_data[at]`; (length, captured), or (0, 0)."""
-    out, length = s.out_data, s.fq[q, FQ_LEN]
-    header -= ipv6.FRAGMENT_HEADER
-    if header - ipv6.HEADER + length > LARGEST:
-        return 0, 0
-    protocol = load8(out, at + header)
-    there = copy_payload(s, q, out, at + header)
-    store8(out, at + s.frag[s.fq[q, FQ_FIRST], FRAG_NEXTHDR_AT], protocol)
-    store16be(out, at + ipv6.PAYLOAD_LENGTH, header - ipv6.HEADER + length)
-    store8(out, at + 1, load8(out, at + 1) | ecn << 4)
-    return header + length, header + there
-
-
-@kernel
-def _join(s, q, six, at):
-    """The whole datagram of a killed queue to `out_data[at]`; (length, captured), or (0, 0)."""
-    directory, out = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4], s.out_data
-    ecn = combined_ecn(s.fq[q, FQ_ECN])
-    if directory[FQDIR_POLICY] > POLICY_LINUX_OLD:
-        ecn = 0
-    first = s.fq[q, FQ_FIRST]
-    if ecn < 0:
-        directory[FQDIR_ECN] += 1
-        return 0, 0
-    link, header = s.frag[first, FRAG_LINK], s.frag[first, FRAG_HEADER]
-    copy_header(s, first, header, out, at)
-    if six:
-        length, there = _join6(s, q, at + link, header - link, ecn)
-    else:
-        length, there = _join4(s, q, at + link, header - link, ecn)
-    if length == 0:
-        directory[FQDIR_OVERSIZE] += 1
-        return 0, 0
-    if link >= 14 and load16be(out, at + link - 10) == ETH_P_PPPOE:
-        store16be(out, at + link - 4, length + 2)
-    return link + length, link + there
-
-
-@kernel
-def _note_out(s, length, wire, cause):
-    """Note a packet at the end of the output; returns its row."""
-    row, place = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
-    s.out[row, OUT_OFFSET], s.out[row, OUT_LENGTH], s.out[row, OUT_WIRE] = place, length, wire
-    s.out[row, OUT_CAUSE], s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = cause, 0, 0
-    s.misc[MISC_OUT_ROWS] = row + 1
-    s.misc[MISC_OUT_BYTES] = place + length
-    return row
-
-
-@kernel
 def _give_datagram(s, q, six, cause):
     """Join a complete queue and append the datagram to the output; JOINED or FAILED."""
     kill_queue(s, q)
     directory = s.fqdir[FQDIR_IPV6 if six else FQDIR_IPV4]
     fragments, frames = s.fq[q, FQ_FRAGMENTS], s.frag_misc[FM_JOINED]
-    length, there = _join(s, q, six, s.misc[MISC_OUT_BYTES])
+    length, there = join(s, q, six, s.misc[MISC_OUT_BYTES])
     if length == 0:
         directory[FQDIR_DISCARDED] += fragments
         destroy_queue(s, q, CONSUMED, R_NONE)
         return FAILED
     directory[FQDIR_DATAGRAMS] += 1
     directory[FQDIR_JOINED] += fragments
-    row = _note_out(s, there, length, cause)
+    row = note_out(s, there, length, cause)
     s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = frames, s.frag_misc[FM_JOINED] - frames
     destroy_queue(s, q, CONSUMED, R_NONE)
     return JOINED
 
 
 @kernel
-def _receive(s, data, six, ip, header, offset, end, more, tos, cause):
-    """One fragment whose key is in FM_*; what became of it."""
+def _receive(s, data, fate, six, ip, header, offset, end, more, tos, cause):
+    """A packet that `read_fragment` has read; what became of it."""
     directory = FQDIR_IPV6 if six else FQDIR_IPV4
+    if fate == INVALID:
+        s.fqdir[directory, FQDIR_FRAGMENTS] += 1
+        s.fqdir[directory, FQDIR_INVALID] += 1
+    if fate != IS_FRAGMENT:
+        return fate
     s.fqdir[directory, FQDIR_FRAGMENTS] += 1
     q = find_queue(s, directory, six, s.misc[MISC_NOW_NS])
     if q == NONE:
@@ -303,102 +219,6 @@ def _receive(s, data, six, ip, header, offset, end, more, tos, cause):
 
 
 @kernel
-def _ip4(s, data, ip, user, cause):
-    """An IPv4 packet; what became of it."""
-    skb, fm = s.skb, s.frag_misc
-    start, end = skb[SKB_LINK], skb[SKB_END]
-    if ip + HEADER > end:
-        return CUT if skb[SKB_WIRE_END] > end else PASSED
-    fragment = load16be(data, ip + FLAGS_OFFSET) & (MF | OFFSET_MASK)
-    if fragment == 0:
-        return PASSED
-    ihl, total = (load8(data, ip + VERSION_IHL) & 15) * 4, load16be(data, ip + TOTAL_LENGTH)
-    if ihl < HEADER or total < ihl or ip + total > skb[SKB_WIRE_END]:
-        return DAMAGED
-    if ip + ihl > end:
-        return CUT
-    if not header_ok(data, ip, ihl):
-        return DAMAGED
-    skb[SKB_AVAIL] = min(end, ip + total) - start
-    skb[SKB_PROTOCOL] = load8(data, ip + PROTOCOL)
-    fm[FM_USER] = user
-    fm[FM_SRC_HI] = fm[FM_DST_HI] = 0
-    fm[FM_SRC_LO], fm[FM_DST_LO] = load32be(data, ip + SOURCE), load32be(data, ip + DESTINATION)
-    fm[FM_ID] = load16be(data, ip + IDENTIFICATION) << 8 | skb[SKB_PROTOCOL]
-    offset = (fragment & OFFSET_MASK) * 8
-    return _receive(
-        s, data, False, ip, ip + ihl - start, offset, offset + total - ihl, fragment & MF,
-        load8(data, ip + TOS), cause,
-    )  # fmt: skip
-
-
-@kernel
-def _find_fragment_header(s, data, ip, total):
-    """Offset of the fragment header from the IPv6 header, -1 if there is none, -2 if it is cut off."""
-    skb = s.skb
-    header, at = load8(data, ip + ipv6.NEXT_HEADER), ipv6.HEADER
-    skb[SKB_NEXTHDR_AT] = ipv6.NEXT_HEADER
-    for _ in range(MAX_EXTENSIONS):
-        walked = (
-            header == ipv6.NEXTHDR_HOP
-            or header == ipv6.NEXTHDR_ROUTING
-            or header == ipv6.NEXTHDR_DEST
-        )
-        if not walked and header != ipv6.NEXTHDR_FRAGMENT:
-            return -1
-        if at + 8 > total:
-            return -1
-        if ip + at + 8 > skb[SKB_END]:
-            return -2
-        if header == ipv6.NEXTHDR_FRAGMENT:
-            return at
-        header = load8(data, ip + at)
-        skb[SKB_NEXTHDR_AT] = at
-        at += (load8(data, ip + at + 1) + 1) * 8
-    return -1
-
-
-@kernel
-def _ip6(s, data, ip, user, cause):
-    """An IPv6 packet; what became of it."""
-    skb, fm = s.skb, s.frag_misc
-    start, end = skb[SKB_LINK], skb[SKB_END]
-    if ip + ipv6.HEADER > end:
-        return CUT if skb[SKB_WIRE_END] > end else PASSED
-    total = load16be(data, ip + ipv6.PAYLOAD_LENGTH) + ipv6.HEADER
-    at = _find_fragment_header(s, data, ip, total)
-    if at < 0:
-        return CUT if at == -2 else PASSED
-    if ip + total > skb[SKB_WIRE_END]:
-        return DAMAGED
-    word = load16be(data, ip + at + 2)
-    offset, more = word & ipv6.FRAGMENT_OFFSET, word & ipv6.MORE_FRAGMENTS
-    if offset == 0 and not more:
-        return ATOMIC
-    skb[SKB_AVAIL] = min(end, ip + total) - start
-    skb[SKB_PROTOCOL] = load8(data, ip + at)
-    directory = s.fqdir[FQDIR_IPV6]
-    if directory[FQDIR_POLICY] == POLICY_LINUX and upper_header_missing(
-        data, ip, total, skb[SKB_AVAIL] - (ip - start)
-    ):
-        directory[FQDIR_FRAGMENTS] += 1
-        directory[FQDIR_INVALID] += 1
-        return INVALID
-    fm[FM_SRC_HI] = load64be(data, ip + ipv6.SOURCE)
-    fm[FM_SRC_LO] = load64be(data, ip + ipv6.SOURCE + 8)
-    fm[FM_DST_HI] = load64be(data, ip + ipv6.DESTINATION)
-    fm[FM_DST_LO] = load64be(data, ip + ipv6.DESTINATION + 8)
-    own = ipv6.is_multicast(fm[FM_DST_HI]) or ipv6.is_link_local(fm[FM_DST_HI])
-    fm[FM_USER] = user | ((skb[SKB_OUT_DEVICE] + 1) << 20 if own else 0)
-    fm[FM_ID] = load32be(data, ip + at + 4)
-    header = at + ipv6.FRAGMENT_HEADER
-    return _receive(
-        s, data, True, ip, ip + header - start, offset, offset + total - header, more,
-        load16be(data, ip) >> 4 & 0xFF, cause,
-    )  # fmt: skip
-
-
-@kernel
 def _give_lowpan(s, q, f, link_type, fcs, cause):
     """Join a complete 6LoWPAN queue: a frame that has the IPv6 packet uncompressed; always JOINED."""
     frames, out = s.frag_misc[FM_JOINED], s.out_data
@@ -409,7 +229,7 @@ def _give_lowpan(s, q, f, link_type, fcs, cause):
         start = at + (load16le(out, at + 2) if link_type == LINK_IEEE802154_TAP else 0)
         store16le(out, at + size, frame_check(out, start, at + size - start))
         size += fcs
-    row = _note_out(s, size, base + length + fcs, cause)
+    row = note_out(s, size, base + length + fcs, cause)
     s.out[row, OUT_FRAMES], s.out[row, OUT_COUNT] = frames, s.frag_misc[FM_JOINED] - frames
     return JOINED
 
@@ -487,8 +307,9 @@ def defragment_burst(
     skb, misc, fm = s.skb, s.misc, s.frag_misc
     if fm[FM_DUE_NS] <= misc[MISC_NOW_NS]:
         expire_stream(s, misc[MISC_NOW_NS])
-    for row in range(begin, end):
-        start, size = offset[row], length[row]
+    row = begin
+    while row < end:
+        start, size, wire = offset[row], length[row], wire_length[row]
         if (
             fm[FM_SHORT]
             or misc[MISC_OUT_ROWS] >= s.out.shape[0]
@@ -501,23 +322,30 @@ def defragment_burst(
         misc[MISC_NOW_NS] = now
         if fm[FM_DUE_NS] <= now:
             expire_stream(s, now)
-        wire = max(size, wire_length[row])
         skb[SKB_FRAME], skb[SKB_TIME_NS] = frame[row], now
-        skb[SKB_LINK], skb[SKB_IP], skb[SKB_END] = start, start, start + size
-        skb[SKB_WIRE_END] = start + wire
-        skb[SKB_DEVICE], skb[SKB_OUT_DEVICE] = NONE, device[row]
+        take_up(s, start, size, wire, device[row])
         fate = PASSED
         if is_ieee802154(link_type[row]):
-            status, ip, kind, vlan = LINK_UNKNOWN, start, 0, 0
             fate = _lowpan(s, data, link_type[row], row)
         else:
             status, ip, kind, _, vlan, _ = find_network(data, start, start + size, link_type[row])
-        if status == LINK_FOUND and kind == ETH_P_IP:
-            fate = _ip4(s, data, ip, vlan + 1, row)
-        elif status == LINK_FOUND and kind == ETH_P_IPV6:
-            fate = _ip6(s, data, ip, vlan + 1, row)
+            six, user = kind == ETH_P_IPV6, vlan + 1
+            if status == LINK_FOUND and (six or kind == ETH_P_IP):
+                fate, header, first, last, more, tos = read_fragment(s, data, six, ip, user)
+                if fate == IS_FRAGMENT and first == 0 and more:
+                    done = join_ahead(
+                        s, data, offset, length, wire_length, time_ns, link_type, device, frame,
+                        outcome, row, end, six, ip, user, header, last, tos,
+                    )  # fmt: skip
+                    if done:
+                        row += done
+                        continue
+                    take_up(s, start, size, wire, device[row])
+                    read_fragment(s, data, six, ip, user)
+                fate = _receive(s, data, fate, six, ip, header, first, last, more, tos, row)
         outcome[row] = fate
         if whole and (fate == PASSED or fate == ATOMIC or fate == CUT or fate == DAMAGED):
             copy(s.out_data, misc[MISC_OUT_BYTES], data, start, size)
-            _note_out(s, size, wire, row)
+            note_out(s, size, max(size, wire), row)
+        row += 1
     return end
