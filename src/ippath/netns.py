@@ -169,8 +169,9 @@ class Netns:
         self.seed = seed
         self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
         self._made: dict[str, Any] = {}
-        self._sent: list[tuple[np.ndarray, np.ndarray]] = []
-        self._taken: list[tuple[np.ndarray, np.ndarray]] = []
+        # with the names of the devices at that time
+        self._sent: list[tuple[list[str], np.ndarray, np.ndarray]] = []
+        self._taken: list[tuple[list[str], np.ndarray, np.ndarray]] = []
         self._open: dict[int, Listener] = {}  # sockets of ippath.socket, in the order of binding
         self._inboxes: dict[int, Inbox] = {}
         self._members: dict[int, list[tuple[int, str, int]]] = {}  # of sockets, bound or not
@@ -201,9 +202,15 @@ class Netns:
         self._carry_queues(old_tables.socket, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
         self._set_lowpan(self.state.lw, self.state.context)
-        for row, device in enumerate(old_host.devices):
-            if device.name in self._device_rows:
-                fresh.devstat[self._device_rows[device.name]] = old.devstat[row]
+        moved = np.array(
+            [self._device_rows.get(d.name, T.NOT_A_DEVICE) for d in old_host.devices], np.int64
+        )
+        for row, now in enumerate(moved):
+            if now >= 0:
+                fresh.devstat[now] = old.devstat[row]
+        for table, column in ((old.fq, T.FQ_DEVICE), (old.frag, T.FRAG_DEVICE)):
+            known = table[:, column] >= 0
+            table[known, column] = moved[table[known, column]]
         for name, value in host.sysctls.items():
             if _reassembly_of(name) is not None and old_host.sysctls.get(name) != value:
                 self.set_fragment_limit(name, int(value))
@@ -1164,7 +1171,8 @@ class Netns:
         misc, state = self.state.misc, self.state
         rows, used = misc[T.MISC_OUT_ROWS], misc[T.MISC_OUT_BYTES]
         if rows:
-            self._sent.append((state.out[:rows].copy(), state.out_data[:used].copy()))
+            sent = (list(self._device_rows), state.out[:rows].copy(), state.out_data[:used].copy())
+            self._sent.append(sent)
         misc[T.MISC_OUT_ROWS] = misc[T.MISC_OUT_BYTES] = 0
         self._drain_taken()
 
@@ -1177,6 +1185,10 @@ class Netns:
             return
         rows, data = state.taken[:count].copy(), state.taken_data[:used].copy()
         rows[:, T.TAKEN_SOCKET] = self.tables.socket[rows[:, T.TAKEN_SOCKET], T.SOCK_LISTENER]
+        if self._inboxes:  # read later, when rows of devices may have moved
+            own, row = rows[:, T.TAKEN_SOCKET] >= FIRST_OPEN, rows[:, T.TAKEN_DEVICE]
+            index = np.where(row >= 0, self.tables.device[row, T.DEV_IFINDEX], 0)
+            rows[:, T.TAKEN_DEVICE] = np.where(own, index, row)
         numbers = np.unique(rows[:, T.TAKEN_SOCKET]).tolist()
         if len(numbers) == 1 and numbers[0] in self._inboxes:
             self._inboxes[numbers[0]](rows, data)
@@ -1187,18 +1199,18 @@ class Netns:
                 self._inboxes[number](*_gathered(mine, data))
         rest = rows[rows[:, T.TAKEN_SOCKET] < FIRST_OPEN]
         if len(rest):
-            self._taken.append((rest, data))
+            self._taken.append((list(self._device_rows), rest, data))
 
     def take_output_batches(self) -> dict[str, PacketBatch]:
         """Packets sent since the last call, a batch per device, in order; frames are their causes."""
         self._drain()
         parts, self._sent = self._sent, []
         by_device: dict[str, list[PacketBatch]] = {}
-        for rows, data in parts:
+        for names, rows, data in parts:
             for device in np.unique(rows[:, T.OUT_DEVICE]):
                 mine = rows[rows[:, T.OUT_DEVICE] == device]
                 length = mine[:, T.OUT_LENGTH].astype(np.int32)
-                by_device.setdefault(self.host.devices[device].name, []).append(
+                by_device.setdefault(names[device], []).append(
                     PacketBatch(
                         data=data, offset=mine[:, T.OUT_OFFSET], length=length,
                         wire_length=mine[:, T.OUT_WIRE].astype(np.int32), time_ns=mine[:, T.OUT_TIME_NS],
@@ -1216,9 +1228,8 @@ class Netns:
         """Each packet sent since the last call, in order."""
         self._drain()
         parts, self._sent = self._sent, []
-        names = [device.name for device in self.host.devices]
         sent = []
-        for rows, data in parts:
+        for names, rows, data in parts:
             raw = data.tobytes()
             for row in rows.tolist():
                 start = row[T.OUT_OFFSET]
@@ -1231,9 +1242,8 @@ class Netns:
         """Each datagram that a socket took since the last call, in order."""
         self._drain()
         parts, self._taken = self._taken, []
-        names = [device.name for device in self.host.devices]
         taken = []
-        for rows, data in parts:
+        for names, rows, data in parts:
             raw = data.tobytes()
             for row in rows.tolist():
                 start, family = row[T.TAKEN_OFFSET], row[T.TAKEN_FAMILY]
@@ -1245,7 +1255,7 @@ class Netns:
                         port=row[T.TAKEN_SPORT],
                         destination=address_text(family, _whole(row, T.TAKEN_DST_HI)),
                         spec_dst=address_text(4, row[T.TAKEN_SPEC_DST]) if family == 4 else "",
-                        device=names[row[T.TAKEN_DEVICE]],
+                        device=names[row[T.TAKEN_DEVICE]] if row[T.TAKEN_DEVICE] >= 0 else "",
                         ttl=row[T.TAKEN_TTL],
                         tos=row[T.TAKEN_TOS],
                         cause=row[T.TAKEN_CAUSE],

@@ -247,7 +247,8 @@ COLLECT_SENT, COLLECT_TAKEN, COLLECT_CALLS = 1, 2, 4
 (
     OUT_OFFSET, OUT_LENGTH, OUT_WIRE, OUT_DEVICE, OUT_TIME_NS, OUT_CAUSE, OUT_LINK, OUT_COLUMNS,
 ) = range(8)  # fmt: skip
-# datagrams that sockets took; the payload of a packet is kept once for all its takers
+# datagrams that sockets took; the payload of a packet is kept once for all its takers.  TAKEN_DEVICE is
+# a row (NOT_A_DEVICE: it is gone), once it is given to an open socket an interface index (0: gone)
 (
     TAKEN_CAUSE, TAKEN_SOCKET, TAKEN_OFFSET, TAKEN_LENGTH, TAKEN_DEVICE, TAKEN_FAMILY, TAKEN_SRC_HI,
     TAKEN_SRC_LO, TAKEN_SPORT, TAKEN_DST_HI, TAKEN_DST_LO, TAKEN_SPEC_DST, TAKEN_TTL, TAKEN_TOS,

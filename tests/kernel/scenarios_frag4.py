@@ -171,6 +171,22 @@ scenario(
     Inject("r0", {"last, other order": piece(sized(100), 56, 44, 0, ident=2)}),
     Inject("r1", {"first, other order": piece(sized(100), 0, 56, 1, ident=2)}),
 )
+for gone, stays, net in (("r0", "r1", 1), ("r1", "r0", 0)):
+    _pair = (f"10.{net}.0.2", "10.9.0.1")
+    scenario(
+        f"fragments: {gone} is deleted",
+        "frag4",
+        router(
+            "ip addr add 10.9.0.1/32 dev lo", "listen udp 10.9.0.1:2000",
+            f"listen udp 0.0.0.0:2000 dev {stays}", _SHORT,
+        ),
+        Inject(gone, {"waits in vain": piece(sized(100), 0, 56, 1, _pair, ident=1)}),
+        Inject(gone, {"first": piece(sized(100), 0, 56, 1, _pair, ident=2)}),
+        Inject(stays, {"waits": piece(sized(100), 0, 56, 1, _pair, ident=3)}),
+        Run((f"ip link del {gone}",)),
+        Inject(stays, {"last": piece(sized(100), 56, 44, 0, _pair, ident=2)}),
+        _EXPIRE,
+    )  # fmt: skip
 scenario(
     "fragments: interleaved",
     "frag4",

@@ -276,6 +276,22 @@ scenario(
     Inject("r0", {"last": piece(sized(100), 56, 44, 0, _LINK)}),
     _EXPIRE,
 )
+for gone, stays, net in (("r0", "r1", B), ("r1", "r0", A)):
+    _pair = (f"{net}2", "2001:db8:9::1")
+    scenario(
+        f"v6 fragments: {gone} is deleted",
+        "frag6",
+        router(
+            "ip addr add 2001:db8:9::1/128 dev lo", "listen udp [2001:db8:9::1]:2000",
+            f"listen udp [::]:2000 dev {stays}", _SHORT,
+        ),
+        Inject(gone, {"waits in vain": piece(sized(100), 0, 56, 1, _pair, ident=1)}),
+        Inject(gone, {"first": piece(sized(100), 0, 56, 1, _pair, ident=2)}),
+        Inject(stays, {"waits": piece(sized(100), 0, 56, 1, _pair, ident=3)}),
+        Run((f"ip link del {gone}",)),
+        Inject(stays, {"last": piece(sized(100), 56, 44, 0, _pair, ident=2)}),
+        _EXPIRE,
+    )  # fmt: skip
 scenario(
     "v6 fragments: interleaved",
     "frag6",

@@ -302,7 +302,7 @@ def ip_expire(h, s, trace, q):
     count(s, M_IpReasmFails)
     count(s, M_IpReasmTimeout)
     s.fqdir[FQDIR_IPV4, FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
-    if s.fq[q, FQ_FLAGS] & FQ_FIRST_IN:
+    if s.fq[q, FQ_FLAGS] & FQ_FIRST_IN and s.fq[q, FQ_DEVICE] >= 0:  # else the device is gone
         _take_up_first(s, q)
         _answer(h, s, as_arena(s.datagram), trace, s.fq[q, FQ_USER])
     destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)

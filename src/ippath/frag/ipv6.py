@@ -291,7 +291,8 @@ def ip6_expire(h, s, trace, q):
     """The time of a queue is up, also of one of connection tracking."""
     kill_queue(s, q)
     s.fqdir[s.fq[q, FQ_DIR], FQDIR_EXPIRED] += s.fq[q, FQ_FRAGMENTS]
-    if s.fq[q, FQ_DEVICE] == NONE:  # connection tracking refused all of it
+    # connection tracking refused all of it, or the device is gone: not even counted
+    if s.fq[q, FQ_DEVICE] < 0:
         destroy_queue(s, q, DROPPED, R_FRAG_REASM_TIMEOUT)
         return
     count(s, M_Ip6ReasmFails)

@@ -34,7 +34,7 @@ class Datagrams:
     | `source_hi`, `_lo`   | int64[n]    | sender, 64-bit halves; IPv4 in `_lo`        |
     | `port`               | int64[n]    | the sender's port                           |
     | `ttl`, `tos`         | int64[n]    | hop limit and traffic class                 |
-    | `device`             | int64[n]    | row of the device in `Host.devices`         |
+    | `device`             | int64[n]    | interface index; 0 if the device is gone    |
     | `time_ns`            | int64[n]    | when each came                              |
     """
 

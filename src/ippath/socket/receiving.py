@@ -115,8 +115,7 @@ class Receiving(Base):
     def _scoped(self, one: Arrived, name: Name) -> Name:
         """The address with the device of a link-local one."""
         if one.family == 6 and is_link_local6(name.ip):
-            device = self._netns.host.devices[one.row[T.TAKEN_DEVICE]]
-            return name._replace(scope=device.ifindex)
+            return name._replace(scope=int(one.row[T.TAKEN_DEVICE]))
         return name
 
     # --- waiting --------------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ class Receiving(Base):
         add(C.SOL_SOCKET, C.SO_RCVMARK, C.SO_MARK, mark)
         if one.segment:
             add(C.SOL_UDP, C.UDP_GRO, C.UDP_GRO, INT.pack(one.segment))
-        index = self._netns.host.devices[row[T.TAKEN_DEVICE]].ifindex
+        index = row[T.TAKEN_DEVICE]
         if self._six:
             address = self._dressed(one.family, one.destination).ip
             add(C.SOL_IPV6, C.IPV6_RECVPKTINFO, C.IPV6_PKTINFO, packet_info6(address, index))

@@ -441,7 +441,13 @@ class Session:
         sent = outcome.out.setdefault(self.names[fd], [])
         with contextlib.suppress(BlockingIOError):
             while True:
-                packet = os.read(fd, LARGEST)
+                try:
+                    packet = os.read(fd, LARGEST)
+                except OSError as problem:
+                    if problem.errno != errno.EBADFD:
+                        raise
+                    self.ready.unregister(fd)  # the device was deleted
+                    return
                 if outcome.kind and is_noise(packet) and not self.received.forwarded(packet):
                     raise _Disturbed("the namespace spoke unasked")
                 sent.append(packet)
@@ -468,10 +474,10 @@ def _ancillary(control: list[tuple[int, int, bytes]]) -> dict[str, Any]:
         number = int.from_bytes(data[:4], "little") if len(data) >= 4 else data[0]
         if (level, kind) == (socket.IPPROTO_IP, IP_PKTINFO):
             index, spec_dst, addr = struct.unpack("=i4s4s", data)
-            found["device"] = socket.if_indextoname(index)
+            found["device"] = _device_name(index)
             found["spec_dst"], found["addr"] = map(socket.inet_ntoa, (spec_dst, addr))
         elif (level, kind) == (socket.IPPROTO_IPV6, IPV6_PKTINFO):
-            found["device"] = socket.if_indextoname(int.from_bytes(data[16:20], "little"))
+            found["device"] = _device_name(int.from_bytes(data[16:20], "little"))
             found["addr"] = socket.inet_ntop(socket.AF_INET6, data[:16])
         else:
             names = {
@@ -493,6 +499,14 @@ def sorted_entries(told: str, family: int) -> str:
 def _now() -> int:
     """The clock by which the kernel limits rates, in whole ticks (jiffies)."""
     return (time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE) + TICK_NS // 2) // TICK_NS * TICK_NS
+
+
+def _device_name(index: int) -> str:
+    """Empty for a device that is gone."""
+    try:
+        return socket.if_indextoname(index)
+    except OSError:
+        return ""
 
 
 def _endpoint(text: str) -> tuple[str, int]:
