@@ -60,6 +60,16 @@ PMTU_FATES = (  # LEARNED, NOT_SMALLER, LOCKED_METRIC, NO_ROUTE, TOO_SMALL, KNOW
     "the MTU of the route is locked: ignored", "no packet of this host could take it: ignored",
     "less than IPv6 allows: ignored", "known already",
 )  # fmt: skip
+REDIRECT_FATES = (  # as `ippath.rx.redirect_input` numbers them
+    "believed, for this destination",
+    "no packet of this host could take it: ignored",
+    "it does not come from the gateway in use: ignored",
+    "accept_redirects says no: ignored",
+    "that can't be a gateway: ignored",
+    "not in a network of the device: ignored",
+    "no route has that gateway (secure_redirects): ignored",
+    "that gateway does not answer: ignored",
+)
 ICMP_FATES = (
     "sent",
     "not sent, this packet must not be answered",
@@ -475,6 +485,7 @@ class Words:
             "neigh": lambda v: NEIGHBOURS[v[0]],
             "icmpfate": lambda v: ICMP_FATES[v[0]],
             "pmtu": lambda v: PMTU_FATES[v[0]],
+            "redirected": lambda v: REDIRECT_FATES[v[0]],
             "more": lambda v: "more follow" if v[0] else "the last",
             "total": lambda v: str(v[0]) if v[0] >= 0 else "a number not known yet",
             "final": lambda v: "which is final" if v[0] else "so far",

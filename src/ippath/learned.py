@@ -1,4 +1,5 @@
-"""What a host learned about destinations, listed: smaller path MTUs (`ip route show cache`)."""
+"""What a host learned about destinations, listed: smaller path MTUs and better gateways
+(`ip route show cache`)."""
 
 from __future__ import annotations
 
@@ -28,9 +29,10 @@ class Learned:
     device: str
     gateway_family: int  # 0: the destination is on the link
     gateway: int
-    mtu: int
+    redirected: bool  # a router named the gateway
+    mtu: int  # 0: that of the route
     locked: bool  # the MTU may not be probed: packets leave without DF
-    expires: int  # seconds
+    expires: int | None  # seconds; None: it does not
     used: bool  # IPv4: a packet took it since; Linux lists no others
     route: Route  # to which it is the exception
 
@@ -47,9 +49,11 @@ class Learned:
             told["metric"] = self.route.metric
         told["flags"] = []
         if self.family == 4:
-            told["cache"] = []
-        told["expires"] = self.expires
-        told["metrics"] = [{"mtu": self.mtu}]
+            told["cache"] = ["redirected"] if self.redirected else []
+        if self.expires is not None:
+            told["expires"] = self.expires
+        if self.mtu:
+            told["metrics"] = [{"mtu": self.mtu}]
         if self.family == 6:
             told["pref"] = self.route.preference
         return told
@@ -60,10 +64,14 @@ class Learned:
         via = told.get("via")
         gateway = told.get("gateway") or (via and f"{via['family']} {via['host']}")
         words = [told["dst"], *(["via", gateway] if gateway else []), "dev", self.device]
-        mtu = f"expires {self.expires}sec mtu {'lock ' if self.locked else ''}{self.mtu}"
+        known = [] if self.expires is None else ["expires", f"{self.expires}sec"]
+        if self.mtu:
+            known += ["mtu", *(["lock"] if self.locked else []), str(self.mtu)]
         if self.family == 4:
-            return f"{' '.join(words)} \n    cache {mtu} \n"
-        return f"{' '.join(words)} metric {told['metric']} {mtu} pref {told['pref']}\n"
+            flags = ["<redirected>"] if self.redirected else []
+            return f"{' '.join(words)} \n    {' '.join(['cache', *flags, *known])} \n"
+        words += ["metric", str(told["metric"]), *known, "pref", told["pref"]]
+        return " ".join(words) + "\n"
 
 
 def learned(netns: Netns, family: int | None = None) -> list[Learned]:
@@ -72,7 +80,8 @@ def learned(netns: Netns, family: int | None = None) -> list[Learned]:
     top = int(netns.state.exc_misc[T.EM_TOP])
     entries = netns.state.exception[:top]
     families = (4, 6) if family is None else (family,)
-    known = np.isin(entries[:, T.EXC_FAMILY], families) & (entries[:, T.EXC_EXPIRES_NS] > now)
+    over = entries[:, T.EXC_EXPIRES_NS]
+    known = np.isin(entries[:, T.EXC_FAMILY], families) & ((over == 0) | (over > now))
     found = [one for row in np.flatnonzero(known) for one in _entry(netns, int(row), now)]
     return sorted(found, key=lambda one: (one.family, one.destination, one.device, one.gateway))
 
@@ -93,15 +102,19 @@ def _entry(netns: Netns, row: int, now: int) -> Iterator[Learned]:
     gateway = hop[T.NH_GATEWAY_FAMILY], hop[T.NH_HI], hop[T.NH_LO]
     if entry[T.EXC_GATEWAY_FAMILY]:
         gateway = entry[T.EXC_GATEWAY_FAMILY], entry[T.EXC_GATEWAY_HI], entry[T.EXC_GATEWAY_LO]
+        if family == 6 and gateway[1:] == (entry[T.EXC_HI], entry[T.EXC_LO]):
+            gateway = 0, 0, 0  # the destination is on the link itself
+    over = int(entry[T.EXC_EXPIRES_NS])
     yield Learned(
         family,
         whole(entry[T.EXC_HI], entry[T.EXC_LO]),
         netns.host.devices[hop[T.NH_DEVICE]].name,
         int(gateway[0]),
         whole(gateway[1], gateway[2]) if gateway[0] else 0,
+        bool(entry[T.EXC_GATEWAY_FAMILY]),
         int(entry[T.EXC_MTU]),
         bool(entry[T.EXC_LOCKED]),
-        (int(entry[T.EXC_EXPIRES_NS]) - now) // 10**9,
+        (over - now) // 10**9 if over else None,
         family == 6 or bool(entry[T.EXC_USED]),
         netns.routes(family)[place[0]],
     )

@@ -209,6 +209,8 @@ class Listener:
     groups4: bool | None = None  # takes IPv4 groups that others joined; None: as a new socket does
     groups6: bool = True
     members: list[tuple[int, str, int]] = field(default_factory=list)  # family, device, group
+    deaf4: bool = False  # reports of path MTUs do not count for it
+    deaf6: bool = False
     coverage: int | None = None  # UDP-Lite: least bytes that a checksum must cover; 0: all
 
     @property

@@ -336,6 +336,7 @@ class Netns:
             (T.DEV_IGNORE_LINKDOWN4, "ignore_routes_with_linkdown"),
             (T.DEV_LOG_MARTIANS, "log_martians"), (T.DEV_MC_FORWARDING4, "mc_forwarding"),
             (T.DEV_ACCEPT_REDIRECTS, "accept_redirects"),
+            (T.DEV_SECURE_REDIRECTS, "secure_redirects"),
         ):  # fmt: skip
             row[column] = four(name)
         for column, name in (
@@ -345,6 +346,7 @@ class Netns:
             (T.DEV_IGNORE_LINKDOWN6, "ignore_routes_with_linkdown"),
             (T.DEV_OIF_ADDRS_ONLY, "use_oif_addrs_only"),
             (T.DEV_SUPPRESS_FRAG_NDISC, "suppress_frag_ndisc"),
+            (T.DEV_ACCEPT_REDIRECTS6, "accept_redirects"), (T.DEV_FORWARDING6, "forwarding"),
         ):  # fmt: skip
             row[column] = six(name)
         for column, name in ((T.DEV_SEG6, "seg6_enabled"), (T.DEV_RPL6, "rpl_seg_enabled")):
@@ -445,6 +447,7 @@ class Netns:
             int(listener.takes_groups4),
             int(listener.groups6),
         )
+        row[T.SOCK_DEAF4], row[T.SOCK_DEAF6] = int(listener.deaf4), int(listener.deaf6)
         row[T.SOCK_COVERAGE] = T.NONE if listener.coverage is None else listener.coverage
         return row
 
@@ -535,6 +538,7 @@ class Netns:
         conf[T.CONF_MIN_PMTU] = number("net.ipv4.route.min_pmtu", 552)
         conf[T.CONF_MTU_EXPIRES4_NS] = number("net.ipv4.route.mtu_expires", 600) * 10**9
         conf[T.CONF_MTU_EXPIRES6_NS] = number("net.ipv6.route.mtu_expires", 600) * 10**9
+        conf[T.CONF_REDIRECT_EXPIRES_NS] = number("net.ipv4.route.gc_timeout", 300) * 10**9
         conf[T.CONF_HASH_POLICY4] = number("net.ipv4.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_POLICY6] = number("net.ipv6.fib_multipath_hash_policy", 0)
         conf[T.CONF_HASH_FIELDS4] = number("net.ipv4.fib_multipath_hash_fields", 7)

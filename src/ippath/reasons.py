@@ -57,6 +57,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("IPV6_NDISC_FRAG", "fragmented neighbour discovery"),
     Reason("IPV6_NDISC_HOP_LIMIT", "neighbour discovery from beyond the link"),
     Reason("IPV6_NDISC_BAD_CODE", "neighbour discovery with a wrong ICMPv6 code"),
+    Reason("IPV6_NDISC_BAD_OPTIONS", "neighbour discovery whose options do not end well"),
     Reason("UNHANDLED_PROTO", "nothing on this host handles this kind of packet"),
     Reason("NEIGH_FAILED", "the next hop does not answer ARP or neighbour discovery"),
     Reason("NEIGH_QUEUEFULL", "too many packets wait for the next hop's address"),

@@ -146,7 +146,7 @@ def _dict4(answer: Answer) -> dict[str, Any]:
         name
         for bit, name in (
             (T.GOT_LOCAL, "local"), (T.GOT_BROADCAST, "brd"), (T.GOT_MULTICAST, "mc"),
-            (T.GOT_REDIRECT, "redirect"),
+            (T.GOT_REDIRECTED, "redirected"), (T.GOT_REDIRECT, "redirect"),
         )
         if answer.flags & bit
     ]  # fmt: skip

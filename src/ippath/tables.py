@@ -27,10 +27,11 @@ NONE = -1
     DEV_DISABLE6, DEV_DROP_UNICAST_L2_6, DEV_HOP_LIMIT6, DEV_FORCE_FORWARDING6,
     DEV_IGNORE_LINKDOWN6, DEV_OIF_ADDRS_ONLY, DEV_ACCEPT_REDIRECTS, DEV_MC_FORWARDING6,
     DEV_SEG6, DEV_RPL6, DEV_SUPPRESS_FRAG_NDISC,
+    DEV_SECURE_REDIRECTS, DEV_ACCEPT_REDIRECTS6, DEV_FORWARDING6,
     DEV_VLAN_FIRST, DEV_VLAN_COUNT,
     DEV_LOWPAN, DEV_PAN, DEV_SHORT,  # 6LoWPAN: DEV_MAC has 64 bits; PAN and short address, or NONE
     DEV_COLUMNS,
-) = range(43)  # fmt: skip
+) = range(46)  # fmt: skip
 
 # --- VLAN devices: rows of one parent stand together ---------------------------------------------
 VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
@@ -119,8 +120,9 @@ EADDRNOTAVAIL, EMSGSIZE, EDESTADDRREQ, EIO, ENODEV = 99, 90, 89, 5, 19
     SOCK_GROUPS4, SOCK_GROUPS6,  # takes groups that others joined (IP_MULTICAST_ALL and its twin)
     SOCK_MEMBER_FIRST, SOCK_MEMBER_COUNT,  # its rows of `Tables.member`
     SOCK_COVERAGE,  # UDP-Lite: least bytes that a checksum must cover; 0: all; NONE: any
+    SOCK_DEAF4, SOCK_DEAF6,  # reports of path MTUs do not count (IP_PMTUDISC_INTERFACE, _OMIT)
     SOCK_COLUMNS,
-) = range(24)  # fmt: skip
+) = range(26)  # fmt: skip
 # SOCK_READ_NS: else nanoseconds between two reads
 READ_AT_ONCE, READ_NEVER, READ_BY_CALLS = 0, -1, -2
 # groups that a socket joined; without a device, by any
@@ -158,8 +160,9 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_CONNTRACK_DEFRAG,  # connection tracking puts fragments together before routing
     CONF_LEAST_FRAGMENT6,  # bytes of a packet with a fragment that is not the last
     CONF_NO_PMTU_DISC, CONF_MIN_PMTU, CONF_MTU_EXPIRES4_NS, CONF_MTU_EXPIRES6_NS,
+    CONF_REDIRECT_EXPIRES_NS,
     CONF_PROTOCOLS4_0,
-) = range(50)  # fmt: skip
+) = range(51)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -505,7 +508,8 @@ SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
     GOT_MTU, GOT_LOCKED, GOT_EXPIRES_NS,  # what was learned: a path MTU, and how long it lasts
     GOT_COLUMNS,
 ) = range(18)  # fmt: skip
-GOT_LOCAL, GOT_BROADCAST, GOT_MULTICAST, GOT_REDIRECT = 1, 2, 4, 8
+# GOT_REDIRECT: whoever sends such a packet is told of a better way; GOT_REDIRECTED: this host was
+GOT_LOCAL, GOT_BROADCAST, GOT_MULTICAST, GOT_REDIRECT, GOT_REDIRECTED = 1, 2, 4, 8, 16
 # who uses which row of `flow` and `result`
 FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)
 

@@ -80,6 +80,7 @@ def all_scenarios() -> list[Scenario]:
         scenarios_multipath,
         scenarios_nexthop,
         scenarios_pmtu,
+        scenarios_redirect,
         scenarios_regress,
         scenarios_route,
         scenarios_send,

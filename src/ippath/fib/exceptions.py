@@ -176,6 +176,16 @@ def exception_of(s, row, family, hi, lo):
 
 
 @kernel
+def is_on_link6(entry):
+    """Was the destination found to be on the link: is it its own gateway?"""
+    return (
+        entry[EXC_GATEWAY_FAMILY] == 6
+        and entry[EXC_GATEWAY_LO] == entry[EXC_LO]
+        and entry[EXC_GATEWAY_HI] == entry[EXC_HI]
+    )
+
+
+@kernel
 def use_exception4(s, owner, destination):
     """The entry for a destination that a packet goes to, or NONE (kernel: rt_bind_exception)."""
     row = find_exception(s, owner, 4, 0, destination)

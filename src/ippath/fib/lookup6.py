@@ -67,7 +67,7 @@ def _sub_node(node_table, node, src_hi, src_lo, below):
 
 
 @kernel
-def _first_node(node_table, leaf, src_hi, src_lo, trace):
+def first_node6(node_table, leaf, src_hi, src_lo, trace):
     """Where the search starts (kernel: fib6_node_lookup)."""
     node = leaf
     while node != NONE:
@@ -85,7 +85,7 @@ def _first_node(node_table, leaf, src_hi, src_lo, trace):
 
 
 @kernel
-def _next_node(node_table, node, src_hi, src_lo):
+def next_node6(node_table, node, src_hi, src_lo):
     """Where the search goes on when `node` has nothing usable (kernel: fib6_backtrack)."""
     if node_table[node, NODE_SRC_PLEN] > 0:
         parent = node_table[node, NODE_PARENT]
@@ -231,13 +231,13 @@ def table_lookup6(h, s, row, table, trace):
         route, info = (-2 - leaf) >> LEAF_INFO_BITS, (-2 - leaf) & LEAF_INFO_MASK
         if _take6(h, flow, route, info, NOT_ELIGIBLE, reachable, result, None) != NOT_ELIGIBLE:
             return _found6(fib, result, table, trace)
-    begin = _first_node(fib.node, leaf_node(fib, leaf), src_hi, src_lo, trace)
+    begin = first_node6(fib.node, leaf_node(fib, leaf), src_hi, src_lo, trace)
     for _ in range(2):
         node = begin
         while node != NONE:
             if _select(h, flow, node, reachable, result, trace):
                 return _found6(fib, result, table, trace)
-            node = _next_node(fib.node, node, src_hi, src_lo)
+            node = next_node6(fib.node, node, src_hi, src_lo)
         if not reachable:
             break
         reachable = 0

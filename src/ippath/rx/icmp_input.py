@@ -1,7 +1,7 @@
 """ICMP input (kernel: icmp_rcv, icmp_echo, icmp_timestamp, icmp_unreach; RFC 792).
 
 Errors are checked, counted and told to the socket that they concern; they teach the host
-what a path can carry.
+what a path can carry, and better first hops.
 No socket of this host waits for echo replies.
 Drops: ICMP_CSUM, INVALID_PROTO, UNHANDLED_PROTO, PKT_TOO_SMALL, IP_INHDR, NO_SOCKET, NOT_SPECIFIED.
 """
@@ -22,9 +22,10 @@ from ippath.reasons import (
 from ippath.rx.icmp_send import BODY, icmp_reply
 from ippath.rx.packet import capture_cut, copy_captured, count, deliver, drop, unchecked
 from ippath.rx.path_mtu_input import reported_mtu4, update_pmtu4
+from ippath.rx.redirect_input import redirect4
 from ippath.tables import (
     CONF_ICMP_ECHO_IGNORE_ALL, CONF_ICMP_ECHO_IGNORE_BROADCASTS, DST_TYPE, NONE, RTN_BROADCAST,
-    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN, SOCK_DEVICE,
+    RTN_MULTICAST, SKB_AVAIL, SKB_IHL, SKB_IP, SKB_LEN, SOCK_DEAF4, SOCK_DEVICE,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, note
 from ippath.tx.ip_options4 import milliseconds_today
@@ -98,6 +99,15 @@ def _tell_sender(h, s, data, at, quoted, transport, protocol, end):
 
 
 @kernel
+def _learn(h, s, data, trace, at, quoted, protocol, oif, mtu):
+    """Let routes know what an error about a packet of this host says of its way."""
+    if mtu != NONE:
+        update_pmtu4(h, s, data, quoted, protocol, oif, mtu, trace)
+    elif load8(data, at) == ICMP_REDIRECT:
+        redirect4(h, s, data, at, quoted, protocol, oif, trace)
+
+
+@kernel
 def _icmp_socket_deliver(h, s, data, trace, at, size, ihl, mtu):
     """Hand an error to the protocol that it concerns; errors that concern nobody are counted.
 
@@ -116,12 +126,11 @@ def _icmp_socket_deliver(h, s, data, trace, at, size, ihl, mtu):
         socket = _tell_sender(h, s, data, at, quoted, transport, protocol, end)
         if socket == NONE:
             count(s, M_IcmpInErrors)
-        elif mtu != NONE:
-            oif = h.socket[socket, SOCK_DEVICE]
-            update_pmtu4(h, s, data, quoted, protocol, oif, mtu, trace)
-    elif protocol == IPPROTO_ICMP and mtu != NONE and load8(data, transport) == ICMP_ECHO_REPLY:
+        elif mtu == NONE or not h.socket[socket, SOCK_DEAF4]:
+            _learn(h, s, data, trace, at, quoted, protocol, h.socket[socket, SOCK_DEVICE], mtu)
+    elif protocol == IPPROTO_ICMP and load8(data, transport) == ICMP_ECHO_REPLY:
         # other messages are those of ping sockets (kernel: icmp_err)
-        update_pmtu4(h, s, data, quoted, protocol, NONE, mtu, trace)
+        _learn(h, s, data, trace, at, quoted, protocol, NONE, mtu)
     return deliver(s, trace)
 
 

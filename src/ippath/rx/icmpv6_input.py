@@ -1,7 +1,7 @@
 """ICMPv6 input (kernel: icmpv6_rcv, icmpv6_notify, ndisc_rcv; RFC 4443, RFC 4861 section 7.1).
 
-Errors are checked, counted and told to the socket that they concern; what they teach routes comes
-with the path MTU engine.
+Errors are checked, counted and told to the socket that they concern; they teach the host what a
+path can carry, and better first hops.
 Drops: ICMP_CSUM, PKT_TOO_SMALL, IPV6_BAD_EXTHDR, IPV6_NDISC_*, NO_SOCKET, NOT_SPECIFIED.
 """
 
@@ -17,17 +17,18 @@ from ippath.mib import (
     M_Icmp6InTimeExcds, M_Icmp6InType0,
 )  # fmt: skip
 from ippath.reasons import (
-    R_ICMP_CSUM, R_IPV6_BAD_EXTHDR, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_FRAG,
+    R_ICMP_CSUM, R_IPV6_BAD_EXTHDR, R_IPV6_NDISC_BAD_CODE, R_IPV6_NDISC_BAD_OPTIONS, R_IPV6_NDISC_FRAG,
     R_IPV6_NDISC_HOP_LIMIT, R_NONE, R_NOT_SPECIFIED, R_NO_SOCKET, R_PKT_TOO_SMALL,
 )  # fmt: skip
 from ippath.rx.exthdr_core import skip_extensions
 from ippath.rx.icmpv6_send import icmp6_echo_reply
 from ippath.rx.packet import capture_cut, consume, count, deliver, drop, unchecked
 from ippath.rx.path_mtu_input import update_pmtu6
+from ippath.rx.redirect_input import redirect6
 from ippath.tables import (
     CONF_ICMP6_ECHO_IGNORE_ALL, CONF_ICMP6_ECHO_IGNORE_ANYCAST, CONF_ICMP6_ECHO_IGNORE_MULTICAST,
     DEV_SUPPRESS_FRAG_NDISC, DST_NH, DST_ROUTE, NONE, SKB_AVAIL, SKB_DEVICE, SKB_DST_HI, SKB_DST_LO,
-    SKB_FRAG, SKB_IP, SKB_LEN, SKB_TRANSPORT, SOCK_DEVICE,
+    SKB_FRAG, SKB_IP, SKB_LEN, SKB_SRC_HI, SKB_TRANSPORT, SOCK_DEAF6, SOCK_DEVICE,
 )  # fmt: skip
 from ippath.trace import T_ICMP_IN, T_NDISC_FRAG, T_QUOTED6, note
 from ippath.tx.route_output6 import is_anycast_route6
@@ -43,9 +44,12 @@ from ippath.wire.icmp import (
 )  # fmt: skip
 from ippath.wire.ipv4 import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
 from ippath.wire.ipv6 import (
-    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_multicast,
+    DESTINATION, HEADER, HOP_LIMIT, NEXTHDR_ICMP, SOURCE, is_link_local, is_multicast,
 )  # fmt: skip
 from ippath.wire.memory import load8, load32be, load64be
+from ippath.wire.ndisc import (
+    OPTION_UNIT, OPT_REDIRECTED, REDIRECT_DESTINATION, REDIRECT_HEADER, find_option, options_end_well,
+)  # fmt: skip
 
 TRANSPORT_QUOTED = 8  # bytes behind the IPv6 headers that a quotation must hold
 NDISC_HOP_LIMIT = 255
@@ -113,11 +117,10 @@ def _error(s, trace, reason):
 
 
 @kernel
-def _tell_sender(h, s, data, at, transport, protocol, end):
+def _tell_sender(h, s, data, at, quoted, transport, protocol, end):
     """Tell the socket that sent what is quoted; its row or NONE (kernel: __udp6_lib_err, tcp_v6_err)."""
     if protocol == IPPROTO_TCP:
         return NONE
-    quoted = at + ICMP_HEADER
     dst_hi, dst_lo = load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8)
     row = udp_sender(
         h, s, protocol, load64be(data, quoted + SOURCE), load64be(data, quoted + SOURCE + 8),
@@ -126,6 +129,10 @@ def _tell_sender(h, s, data, at, transport, protocol, end):
     if row == NONE:
         return NONE
     kind, code = load8(data, at), load8(data, at + 1)
+    if kind == NDISC_REDIRECT:
+        return row  # no error of the socket
+    if kind == ICMP6_TOO_BIG and h.socket[row, SOCK_DEAF6]:
+        return row
     takes = kind == ICMP6_TOO_BIG or kind == ICMP6_PARAMETER_PROBLEM
     info = load32be(data, at + 4) if takes else 0
     keep_error(h, s, data, row, transport, end - transport, kind, code, info, dst_hi, dst_lo)
@@ -133,13 +140,25 @@ def _tell_sender(h, s, data, at, transport, protocol, end):
 
 
 @kernel
-def _icmpv6_notify(h, s, data, trace, at, size, mtu):
+def _learn(h, s, data, trace, at, quoted, oif, mtu):
+    """Let routes know what an error about a packet of this host says of its way."""
+    if mtu != NONE:
+        update_pmtu6(h, s, data, quoted, oif, mtu, trace)
+    elif load8(data, at) == NDISC_REDIRECT:
+        redirect6(
+            h, s, data, at, load64be(data, quoted + SOURCE), load64be(data, quoted + SOURCE + 8),
+            load64be(data, quoted + DESTINATION), load64be(data, quoted + DESTINATION + 8), oif,
+            trace,
+        )  # fmt: skip
+
+
+@kernel
+def _icmpv6_notify(h, s, data, trace, at, quoted, length, mtu):
     """Hand an error to the protocol that it concerns; errors that concern nobody are counted.
 
-    `mtu` is what the error reports of the path, NONE if nothing.
+    It quotes `length` bytes from `data[quoted]` on; `mtu` is what it reports of the path, NONE if
+    nothing.
     """
-    quoted = at + ICMP_HEADER
-    length = size - ICMP_HEADER
     present = min(length, s.skb[SKB_IP] + s.skb[SKB_AVAIL] - quoted)
     if length < HEADER:
         return _error(s, trace, R_PKT_TOO_SMALL)
@@ -151,20 +170,42 @@ def _icmpv6_notify(h, s, data, trace, at, size, mtu):
             return capture_cut(s, trace, s.skb[SKB_LEN])
         return _error(s, trace, R_IPV6_BAD_EXTHDR if inner < 0 else R_PKT_TOO_SMALL)
     if protocol == IPPROTO_UDP or protocol == IPPROTO_UDPLITE or protocol == IPPROTO_TCP:
-        socket = _tell_sender(h, s, data, at, quoted + inner, protocol, quoted + present)
+        socket = _tell_sender(h, s, data, at, quoted, quoted + inner, protocol, quoted + present)
         note(trace, T_QUOTED6, length, protocol, socket != NONE)
         if socket == NONE:
             count(s, M_Icmp6InErrors)
-        elif mtu != NONE:
-            update_pmtu6(h, s, data, quoted, h.socket[socket, SOCK_DEVICE], mtu, trace)
-    elif protocol == NEXTHDR_ICMP and mtu != NONE:
-        update_pmtu6(h, s, data, quoted, s.skb[SKB_DEVICE], mtu, trace)
+        elif mtu == NONE or not h.socket[socket, SOCK_DEAF6]:
+            _learn(h, s, data, trace, at, quoted, h.socket[socket, SOCK_DEVICE], mtu)
+    elif protocol == NEXTHDR_ICMP:
+        _learn(h, s, data, trace, at, quoted, s.skb[SKB_DEVICE], mtu)
     return deliver(s, trace)
 
 
 @kernel
-def _ndisc_rcv(h, s, data, trace, code):
-    """Neighbour discovery's first checks (kernel: ndisc_rcv); what it teaches is not kept."""
+def _redirect_rcv(h, s, data, trace, at, size):
+    """A redirect, with or without the packet that it is about (kernel: ndisc_redirect_rcv)."""
+    skb, end = s.skb, at + size
+    if not is_link_local(skb[SKB_SRC_HI]):
+        return drop(s, trace, R_NOT_SPECIFIED)
+    if skb[SKB_AVAIL] < skb[SKB_LEN]:
+        return capture_cut(s, trace, skb[SKB_LEN])
+    if size < REDIRECT_HEADER or not options_end_well(data, at + REDIRECT_HEADER, end):
+        return drop(s, trace, R_IPV6_NDISC_BAD_OPTIONS)
+    option = find_option(data, at + REDIRECT_HEADER, end, OPT_REDIRECTED)
+    if option >= 0:
+        quoted = option + OPTION_UNIT
+        return _icmpv6_notify(h, s, data, trace, at, quoted, end - quoted, NONE)
+    hi, lo = (
+        load64be(data, at + REDIRECT_DESTINATION),
+        load64be(data, at + REDIRECT_DESTINATION + 8),
+    )
+    redirect6(h, s, data, at, skb[SKB_DST_HI], skb[SKB_DST_LO], hi, lo, skb[SKB_DEVICE], trace)
+    return drop(s, trace, R_NOT_SPECIFIED)  # as the kernel calls it, believed or not
+
+
+@kernel
+def _ndisc_rcv(h, s, data, trace, at, size, kind, code):
+    """Neighbour discovery: its first checks, and redirects (kernel: ndisc_rcv)."""
     skb = s.skb
     if skb[SKB_FRAG]:
         suppress = h.device[skb[SKB_DEVICE], DEV_SUPPRESS_FRAG_NDISC]
@@ -175,6 +216,8 @@ def _ndisc_rcv(h, s, data, trace, code):
         return drop(s, trace, R_IPV6_NDISC_HOP_LIMIT)
     if code:
         return drop(s, trace, R_IPV6_NDISC_BAD_CODE)
+    if kind == NDISC_REDIRECT:
+        return _redirect_rcv(h, s, data, trace, at, size)
     return consume(s, trace, R_NONE)
 
 
@@ -202,13 +245,14 @@ def icmpv6_rcv(h, s, data, trace):
         if kind == ICMP6_TOO_BIG and size < ICMP_HEADER + HEADER:
             return _error(s, trace, R_NOT_SPECIFIED)
         mtu = load32be(data, at + 4) if kind == ICMP6_TOO_BIG else NONE
-        return _icmpv6_notify(h, s, data, trace, at, size, mtu)
+        quoted = at + ICMP_HEADER
+        return _icmpv6_notify(h, s, data, trace, at, quoted, size - ICMP_HEADER, mtu)
     if kind == ICMP6_ECHO:
         return _echo(h, s, data, trace, at, size)
     if kind == ICMP6_ECHO_REPLY or kind == ICMP6_EXTENDED_ECHO_REPLY:
         return drop(s, trace, R_NO_SOCKET)  # no socket of this host waits for echo replies
     if NDISC_ROUTER_SOLICITATION <= kind <= NDISC_REDIRECT:
-        return _ndisc_rcv(h, s, data, trace, code)
+        return _ndisc_rcv(h, s, data, trace, at, size, kind, code)
     if kind == MLD_QUERY or kind == MLD_REPORT:
         return consume(s, trace, R_NONE)
     return drop(s, trace, R_NOT_SPECIFIED)

@@ -246,7 +246,7 @@ def _make_forward_route(h, s, data, trace, kind):
     if any_exceptions(s):
         _bind_exception(h, s, nh)
     if out == device:
-        gateway = skb[DST_GATEWAY_LO] if family == 4 else 0
+        gateway = fib.nexthop[nh, NH_LO] if family == 4 else 0
         skb[DST_REDIRECT] = _wants_redirect(h, out, skb[SKB_SRC_LO], gateway, valid)
     note(trace, T_ROUTE4, route, kind, out)
     return CONTINUE

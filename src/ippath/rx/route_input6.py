@@ -9,12 +9,12 @@ from __future__ import annotations
 from ippath.fib.exceptions import any_exceptions, find_exception, owner6
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
-from ippath.jit import hot
+from ippath.jit import cold, hot
 from ippath.rx.flow_dissector import dissect_upper
 from ippath.rx.packet_hash import packet_hash6
 from ippath.tables import (
     CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6,
-    CONF_REQUIRE_SRC6, CONF_RULES6, DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_EXCEPTION,
+    CONF_REQUIRE_SRC6, CONF_RULES6, DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_EXCEPTION, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO, DST_LOCAL,
     DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE,
     ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
@@ -61,6 +61,18 @@ def ip6_extract_route_hint(h, s):
     hint[HINT_HI] = skb[SKB_DST_HI]
     hint[HINT_LO] = skb[SKB_DST_LO]
     hint[HINT_TOS] = skb[SKB_TOS]
+
+
+@cold
+def _bind_exception(h, s, route, nh):
+    """Take what was learned about the destination (kernel: rt6_find_cached_rt)."""
+    skb = s.skb
+    row = find_exception(s, owner6(h, route, nh), 6, skb[SKB_DST_HI], skb[SKB_DST_LO])
+    skb[DST_EXCEPTION] = row
+    if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
+        skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
+        skb[DST_GATEWAY_HI] = s.exception[row, EXC_GATEWAY_HI]
+        skb[DST_GATEWAY_LO] = s.exception[row, EXC_GATEWAY_LO]
 
 
 @hot
@@ -110,16 +122,15 @@ def ip6_route_input(h, s, data, trace):
         # one object per kind of error, whatever the destination (kernel: ip6_null_entry and twins)
         skb[DST_IDENTITY] = -(IDENTITY6 + error)
         return
-    skb[DST_EXCEPTION] = NONE
-    if any_exceptions(s):
-        owner = owner6(h, route, nh)
-        skb[DST_EXCEPTION] = find_exception(s, owner, 6, dst_hi, dst_lo)
     kind = result[RES_TYPE]
     skb[DST_DEVICE] = fib.nexthop[nh, NH_DEVICE]
     skb[DST_IDENTITY] = IDENTITY6 + (route << 16) + nh - fib.info[result[RES_INFO], INFO_NH_FIRST]
     skb[DST_GATEWAY_FAMILY] = fib.nexthop[nh, NH_GATEWAY_FAMILY]
     skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
     skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
+    skb[DST_EXCEPTION] = NONE
+    if any_exceptions(s):
+        _bind_exception(h, s, route, nh)
     if kind == RTN_LOCAL or kind == RTN_ANYCAST:
         skb[DST_TYPE] = RTN_LOCAL
         skb[DST_LOCAL] = 1

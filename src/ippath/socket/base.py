@@ -145,6 +145,8 @@ class Base:
             groups6=bool(options[C.SOL_IPV6, C.IPV6_MULTICAST_ALL]),
             members=list(self._members),
             coverage=self._receive_coverage,
+            deaf4=options[C.SOL_IP, C.IP_MTU_DISCOVER] >= C.IP_PMTUDISC_INTERFACE,
+            deaf6=options[C.SOL_IPV6, C.IPV6_MTU_DISCOVER] >= C.IP_PMTUDISC_INTERFACE,
         )
 
     def _renew(self, *, moved: bool = False) -> None:

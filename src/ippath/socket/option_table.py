@@ -56,6 +56,7 @@ _UDP = {
 SEEN_BY_RECEIVE = {
     (C.SOL_SOCKET, C.SO_REUSEADDR), (C.SOL_SOCKET, C.SO_REUSEPORT), (C.SOL_IP, C.IP_MULTICAST_ALL),
     (C.SOL_IPV6, C.IPV6_MULTICAST_ALL), (C.SOL_UDP, C.UDP_NO_CHECK6_RX), (C.SOL_IPV6, C.IPV6_V6ONLY),
+    (C.SOL_IP, C.IP_MTU_DISCOVER), (C.SOL_IPV6, C.IPV6_MTU_DISCOVER),
 }  # fmt: skip
 DEFAULTS: dict[tuple[int, int], int] = {
     (level, name): option.default

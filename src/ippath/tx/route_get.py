@@ -6,7 +6,7 @@ In:  one row ASK_* that holds for all, and the destinations.   Out: a row GOT_* 
 
 from __future__ import annotations
 
-from ippath.fib.exceptions import bind_exception6
+from ippath.fib.exceptions import bind_exception6, is_on_link6
 from ippath.fib.local import has_joined
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import open_bytes, open_state, open_tables
@@ -18,12 +18,13 @@ from ippath.tables import (
     ASK_SRC_LO, ASK_SRC_SET, ASK_TOS, ASK_UID, CONF_FORWARDING6, DST_DEVICE, DST_ERROR,
     DST_EXCEPTION, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_LOCAL, DST_NH,
     DST_REDIRECT, DST_ROUTE, DST_RULE, DST_TABLE, DST_TYPE, EINVAL, EXC_EXPIRES_NS,
-    EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_LOCKED, EXC_MTU, FLOW_DPORT,
+    EXC_FAMILY, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_LOCKED, EXC_MTU, FLOW_DPORT,
     FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT,
     FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_OUTPUT, FLOW_PREFER, FLOW_PROTOCOL, FLOW_REACHABLE,
     FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, FLOW_TOS, FLOW_UID, GOT_BROADCAST,
     GOT_DEVICE, GOT_ERROR, GOT_EXPIRES_NS, GOT_FLAGS, GOT_GATEWAY_FAMILY, GOT_GATEWAY_HI,
-    GOT_GATEWAY_LO, GOT_LOCAL, GOT_LOCKED, GOT_MTU, GOT_MULTICAST, GOT_NH, GOT_REDIRECT, GOT_ROUTE,
+    GOT_GATEWAY_LO, GOT_LOCAL, GOT_LOCKED, GOT_MTU, GOT_MULTICAST, GOT_NH, GOT_REDIRECT, GOT_REDIRECTED,
+    GOT_ROUTE,
     GOT_RULE, GOT_SRC_HI, GOT_SRC_LO, GOT_SRC_SET, GOT_TABLE, GOT_TYPE, INFO_OBJECT,
     INFO_PREFSRC_HI, INFO_PREFSRC_LO, INFO_PREFSRC_SET, MISC_NOW_NS, NH_DEVICE, NH_GATEWAY_FAMILY,
     NH_HI, NH_LO, NH_SCOPE, NONE, OBJECT_GROUP, RES_EXCEPTION, RES_INFO, RES_NH, RES_ROUTE,
@@ -109,9 +110,12 @@ def _learned(s, exception, got, row):
         got[row, GOT_EXPIRES_NS] = left
         got[row, GOT_MTU], got[row, GOT_LOCKED] = entry[EXC_MTU], entry[EXC_LOCKED]
     if entry[EXC_GATEWAY_FAMILY]:
+        got[row, GOT_FLAGS] |= GOT_REDIRECTED
         got[row, GOT_GATEWAY_FAMILY] = entry[EXC_GATEWAY_FAMILY]
         got[row, GOT_GATEWAY_HI] = entry[EXC_GATEWAY_HI]
         got[row, GOT_GATEWAY_LO] = entry[EXC_GATEWAY_LO]
+        if entry[EXC_FAMILY] == 6 and is_on_link6(entry):
+            got[row, GOT_GATEWAY_FAMILY] = 0
 
 
 @kernel
