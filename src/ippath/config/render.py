@@ -120,8 +120,10 @@ def _sysctl_lines(host: Host) -> list[str]:
         if key == "net.ipv4.conf.all.forwarding":
             lines.append(f"net.ipv4.ip_forward = {value}")
             implied = ("net.ipv4.conf.all.accept_redirects", "0" if int(value) else "1")
-        elif (key, value) != implied:
-            lines.append(f"{key} = {value}".rstrip())
+        else:
+            if (key, value) != implied:
+                lines.append(f"{key} = {value}".rstrip())
+            implied = None  # one that was written later has its place
     return lines
 
 
