@@ -39,6 +39,7 @@ if COMPILED:
 
     popcount = _of_word("ctpop")
     leading_zeros = _of_word("ctlz", 0)
+    trailing_zeros = _of_word("cttz", 0)
 
     @hot
     def one_bit(place):
@@ -55,6 +56,11 @@ if COMPILED:
         """The word with 16 bits shifted in from the right."""
         return (word << 16) | low
 
+    @hot
+    def shift_up(word, count):
+        """The word moved to the left, without what leaves it there."""
+        return word << count
+
 else:
 
     def popcount(value):
@@ -64,6 +70,11 @@ else:
     def leading_zeros(value):
         """Zero bits above the highest one that is set; 64 for zero."""
         return 64 - (int(value) & _WORD).bit_length()
+
+    def trailing_zeros(value):
+        """Zero bits below the lowest one that is set; 64 for zero."""
+        value = int(value) & _WORD
+        return (value & -value).bit_length() - 1 if value else 64
 
     def one_bit(place):
         """The word with this bit set; 0 is the lowest."""
@@ -76,6 +87,10 @@ else:
     def shift_in(word, low):
         """The word with 16 bits shifted in from the right."""
         return signed((int(word) << 16) | int(low))
+
+    def shift_up(word, count):
+        """The word moved to the left, without what leaves it there."""
+        return signed(int(word) << int(count))
 
 
 @hot

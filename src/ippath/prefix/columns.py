@@ -6,7 +6,6 @@ value at a time, but for lists of objects.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,24 +15,6 @@ from ippath.prefix import entries, text
 from ippath.prefix.keys import WIDTH, key_of, number_of, refuse
 
 NOTHING = np.zeros(1, np.uint8)  # compiled code takes no empty column of bytes
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A column of text: row k is data[offsets[k] … offsets[k + 1] - 1]."""
-
-    data: np.ndarray  # uint8[]
-    offsets: np.ndarray  # int32[] or int64[]
-    empty: np.ndarray  # rows that are missing or empty, to be told apart by `source`
-    source: Any  # the Arrow array
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def refuse(self, row: int, why: int) -> None:
-        """Raise the ValueError for a row."""
-        value = self.source[row].as_py()
-        refuse(value, text.MISSING if value is None else why, row)
 
 
 @dataclass(frozen=True)
@@ -52,6 +33,48 @@ class Packed:
         if self.family == 4:
             return int(self.data[row])
         return self.data[16 * row : 16 * row + 16].tobytes()
+
+    def rows(self, which: np.ndarray) -> Packed:
+        """Some of the rows, as a column of their own."""
+        width = 1 if self.family == 4 else 16
+        return Packed(self.family, self.data.reshape(-1, width)[which].reshape(-1))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of text: row k is data[offsets[k] … offsets[k + 1] - gap - 1]."""
+
+    data: np.ndarray  # uint8[]
+    offsets: np.ndarray  # int32[] or int64[]
+    gap: int  # bytes between two rows
+    source: Any  # the list or Arrow array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def value(self, row: int) -> str | None:
+        """The text of a row; None where it is missing."""
+        value = self.source[row]
+        return value if isinstance(self.source, list) else value.as_py()
+
+    def refuse(self, row: int, why: int) -> None:
+        """Raise the ValueError for a row."""
+        value = self.value(row)
+        refuse(value, text.MISSING if value is None else why, row)
+
+    def parsed(self) -> tuple[np.ndarray, Packed, Packed]:
+        """(family of each row, or 0 where it is missing; IPv4 and IPv6 addresses in their rows)."""
+        family = np.empty(len(self), np.int8)
+        numbers, packed = np.empty(len(self), np.uint32), np.empty(16 * len(self), np.uint8)
+        row, why = entries.parse_addresses(
+            self.data, self.offsets, self.gap, family, numbers, packed
+        )
+        if row >= 0:
+            self.refuse(row, why)
+        for row in np.flatnonzero(family == 0).tolist():
+            if self.value(row) is not None:
+                self.refuse(row, text.EMPTY)
+        return family, Packed(4, numbers), Packed(6, packed)
 
 
 class Keys(NamedTuple):
@@ -150,7 +173,24 @@ def _parts(array: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _texts(array: Any) -> Texts:
     data, offsets = _parts(array)
-    return Texts(data, offsets, np.flatnonzero(offsets[1:] == offsets[:-1]), array)
+    return Texts(data, offsets, 0, array)
+
+
+def _lines(values: list) -> Texts | None:
+    """A list of text, joined, which is quicker than to make an Arrow column of it.
+
+    None if some of it is no text, or has more than one line.
+    """
+    try:
+        joined = "\n".join(values)
+    except TypeError:
+        return None
+    raw = joined.encode("utf-8", "surrogatepass")
+    data = np.frombuffer(raw + bytes(text.AT_ONCE), np.uint8)
+    offsets = np.zeros(len(values) + 1, np.int64)
+    if not values or entries.split(data, len(raw), offsets) != len(values):
+        return None
+    return Texts(data, offsets, 1, values)
 
 
 def _from_binary(array: Any, family: int | None) -> Packed:
@@ -209,6 +249,8 @@ def _from_list(values: list, family: int | None) -> Texts | Packed:
     """A list: all text, or anything that `ippath.prefix.keys` knows, one by one."""
     import pyarrow as pa
 
+    if (lines := _lines(values)) is not None:
+        return lines
     try:
         return _texts(pa.array(values, pa.string()))
     except (pa.ArrowTypeError, pa.ArrowInvalid, TypeError):
@@ -253,10 +295,8 @@ def prefixes(value: Any, lengths: Any, family: int | None) -> Keys:
     else:
         keys = _unpacked(column)
     if lengths is not None:
-        if isinstance(column, Texts) and any(
-            "/" in (t or "") for t in itertools.islice(column.source.to_pylist(), 1)
-        ):
-            refuse(column.source[0].as_py(), "two prefix lengths", 0)
+        if isinstance(column, Texts) and len(column) and "/" in (column.value(0) or ""):
+            refuse(column.value(0), "two prefix lengths", 0)
         given = np.asarray(lengths)
         if given.dtype.kind not in "iu" or given.shape != keys.length.shape:
             raise ValueError(
@@ -269,12 +309,12 @@ def prefixes(value: Any, lengths: Any, family: int | None) -> Keys:
 
 def _parsed(column: Texts, family: int | None) -> Keys:
     keys = Keys(*(np.zeros(len(column), np.int64) for _ in range(4)))
-    row, why = entries.parse_texts(column.data, column.offsets, *keys)
+    row, why = entries.parse_texts(column.data, column.offsets, column.gap, *keys)
     if row >= 0:
         column.refuse(row, why)
     if family is not None and (keys.family != family).any():
         row = int(np.flatnonzero(keys.family != family)[0])
-        refuse(column.source[row].as_py(), f"the table holds IPv{family} prefixes", row)
+        refuse(column.value(row), f"the table holds IPv{family} prefixes", row)
     return keys
 
 
@@ -298,7 +338,7 @@ def _judge(keys: Keys, column: Texts | Packed) -> None:
         if wrong >= 0:
             row = int(rows[wrong])
             if isinstance(column, Texts):
-                refuse(f"{column.source[row].as_py()}/{own.length[wrong]}", why, row)
+                refuse(f"{column.value(row)}/{own.length[wrong]}", why, row)
             refuse((column.number(row), int(own.length[wrong])), why, row)
 
 

@@ -7,7 +7,7 @@ the table that nobody changes meanwhile.
 
 from __future__ import annotations
 
-from ippath.handles import open_bytes, open_column, open_prefixes, open_rows
+from ippath.handles import open_bytes, open_column, open_messages, open_prefixes, open_rows
 from ippath.jit import entry, hot, kernel, short_entry
 from ippath.prefix import aggregation, chunks, lines, nodes, ranges, soundness, text
 from ippath.prefix.bits import host_bits
@@ -16,7 +16,7 @@ from ippath.prefix.blocks import (
 )  # fmt: skip
 from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
-from ippath.wire.memory import load64be
+from ippath.wire.memory import load64be, store64be
 
 MAPPED_WORD = 0xFFFF  # upper half of the second word of ::ffff:0:0/96
 
@@ -262,60 +262,42 @@ def take_ipv6(handle, packed, values, found, scratch):
 
 
 @entry
-def find_texts(handle4, handle6, data, offsets, found, scratch):
-    """Nodes of the longest prefixes of addresses as text: (first row that is wrong or -1, why).
+def split(data, size, offsets):
+    """Where lines of text begin: see `ippath.prefix.text.split`."""
+    return text.split(open_bytes(data), size, open_rows(offsets))
 
-    Row k is data[offsets[k] … offsets[k + 1] - 1]; empty ones find 0.  Nodes of IPv6 are inverted.
+
+@entry
+def parse_addresses(data, offsets, gap, family, numbers, packed):
+    """Addresses as text into columns: (first row that is wrong or -1, why).
+
+    Row k is data[offsets[k] … offsets[k + 1] - gap - 1]; empty ones have family 0.  IPv4 is written to
+    `numbers`, uint32[n], IPv6 to `packed`, uint8[16 * n].
     """
-    t4, t6 = open_prefixes(handle4), open_prefixes(handle6)
-    data, offsets, found, s = (
-        open_bytes(data),
-        open_column(offsets),
-        open_rows(found),
-        open_rows(scratch),
-    )
-    for begin in range(0, found.shape[0], BLOCK):
-        count = min(BLOCK, found.shape[0] - begin)
-        four, six = 0, 0
-        for k in range(count):
-            at, end = offsets[begin + k], offsets[begin + k + 1]
-            found[begin + k] = 0
-            if at == end:
-                continue
-            wrong, family, hi, lo, length = text.parse(data, at, end)
+    data, offsets, family = open_bytes(data), open_column(offsets), open_rows(family)
+    numbers, packed = open_rows(numbers), open_messages(packed)
+    for k in range(family.shape[0]):
+        at, end = int(offsets[k]), int(offsets[k + 1]) - gap
+        own, hi, lo = 0, 0, 0
+        if end - at < text.AT_ONCE and at + text.AT_ONCE <= data.shape[0]:
+            own, hi, lo = text.quick(data, at, end - at)
+        if own == 0 and at < end:
+            wrong, own, hi, lo, length = text.parse(data, at, end)
             if wrong == text.FINE and length >= 0:
                 wrong = text.NOT_ONE_ADDRESS
             if wrong != text.FINE:
-                return begin + k, wrong
-            s[HI + k], s[LO + k] = hi, lo
-            if family == 4:
-                s[ACTIVE + four] = k
-                four += 1
-            else:
-                found[begin + k] = -1
-                six += 1
-        if four:
-            find_block(t4, s, four)
-        if six == 0 and four == count:
-            for k in range(count):
-                found[begin + k] = s[NODE + k]
-            continue
-        later = 0
-        for k in range(count):
-            if found[begin + k]:
-                s[ACTIVE + later] = k
-                later += 1
-            elif offsets[begin + k] != offsets[begin + k + 1]:
-                found[begin + k] = s[NODE + k]
-        find_block(t6, s, six)
-        for k in range(count):
-            if found[begin + k] == -1:
-                found[begin + k] = ~s[NODE + k]
+                return k, wrong
+        family[k] = own
+        if own == 4:
+            numbers[k] = (hi >> 32) & 0xFFFFFFFF
+        elif own == 6:
+            store64be(packed, 16 * k, hi)
+            store64be(packed, 16 * k + 8, lo)
     return -1, text.FINE
 
 
 @entry
-def parse_texts(data, offsets, family, hi, lo, length):
+def parse_texts(data, offsets, gap, family, hi, lo, length):
     """Prefixes as text into columns: (first row that is wrong or -1, why).
 
     An address alone has all its bits as length.
@@ -323,7 +305,7 @@ def parse_texts(data, offsets, family, hi, lo, length):
     data, offsets, family = open_bytes(data), open_column(offsets), open_rows(family)
     hi, lo, length = open_rows(hi), open_rows(lo), open_rows(length)
     for k in range(hi.shape[0]):
-        wrong, own, first, second, bits = text.parse(data, offsets[k], offsets[k + 1])
+        wrong, own, first, second, bits = text.parse(data, offsets[k], offsets[k + 1] - gap)
         if wrong != text.FINE:
             return k, wrong
         family[k], hi[k], lo[k] = own, first, second

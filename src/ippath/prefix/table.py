@@ -324,52 +324,40 @@ class PrefixTable(MutableMapping):
 
     def _lookup_column(self, given: Any, default: Any) -> np.ndarray:
         column = columns.addresses(given, self.family)
-        with self._read() as (four, six):
+        with self._read() as stores:
             if isinstance(column, Texts):
-                return self._lookup_texts(column, four, six, default)
-            store = four if column.family == 4 else six
-            plain = default is _UNSET and column.missing is None
-            if plain and self.dtype.kind in "iufb" and self.dtype.itemsize in _SIGNED:
-                return _take(column, store)
-            nodes = _find(column, store)
-            values = store.values.take(nodes)
-            nothing = np.zeros(len(nodes), bool) if store.rooted else nodes == 0
-            if column.missing is not None:
-                nothing = nothing | column.missing
-            values[nothing] = self.missing if default is _UNSET else default
-            return values
+                return self._lookup_texts(column, stores, default)
+            return self._lookup_packed(column, stores, default)
 
-    def _lookup_texts(self, column: Texts, four: Store, six: Store, default: Any) -> np.ndarray:
-        for row in column.empty:  # null rows find nothing; empty text is an error
-            if column.source[int(row)].is_valid:
-                column.refuse(int(row), text.EMPTY)
-        nodes = np.empty(len(column), np.int32)
-        row, why = entries.find_texts(
-            four.handle, six.handle, column.data, column.offsets, nodes, _scratch()
-        )
-        if row >= 0:
-            column.refuse(row, why)
-        in_six = nodes < 0
-        if self._other:
-            wrong = in_six if self._other == 6 else ~in_six
-            wrong[column.empty] = False
-            if wrong.any():
-                row = int(wrong.argmax())
-                refuse(
-                    column.source[row].as_py(), f"the table holds IPv{self.family} prefixes", row
-                )
-        if not in_six.any():
-            values, nothing = four.values.take(nodes), (nodes == 0) & (not four.rooted)
-        else:
-            values = np.where(
-                in_six,
-                six.values.take(np.maximum(~nodes, 0)),
-                four.values.take(np.maximum(nodes, 0)),
-            )
-            nothing = ((nodes == 0) & (not four.rooted)) | ((nodes == -1) & (not six.rooted))
-        nothing[column.empty] = True
-        if default is not _UNSET or len(column.empty) or self.dtype == object:
-            values[nothing] = self.missing if default is _UNSET else default
+    def _lookup_packed(
+        self, column: Packed, stores: tuple[Store, Store], default: Any
+    ) -> np.ndarray:
+        store = stores[0 if column.family == 4 else 1]
+        plain = default is _UNSET and column.missing is None
+        if plain and self.dtype.kind in "iufb" and self.dtype.itemsize in _SIGNED:
+            return _take(column, store)
+        nodes = _find(column, store)
+        values = store.values.take(nodes)
+        nothing = np.zeros(len(nodes), bool) if store.rooted else nodes == 0
+        if column.missing is not None:
+            nothing = nothing | column.missing
+        values[nothing] = self.missing if default is _UNSET else default
+        return values
+
+    def _lookup_texts(self, column: Texts, stores: tuple[Store, Store], default: Any) -> np.ndarray:
+        """Null rows find nothing."""
+        families, *parts = column.parsed()
+        if self._other and (wrong := families == self._other).any():
+            row = int(wrong.argmax())
+            refuse(column.value(row), f"the table holds IPv{self.family} prefixes", row)
+        for part in parts:
+            if (families == part.family).all():
+                return self._lookup_packed(part, stores, default)
+        values = np.empty(len(column), self.dtype)
+        values[:] = self.missing if default is _UNSET else default
+        for part in parts:
+            rows = np.flatnonzero(families == part.family)
+            values[rows] = self._lookup_packed(part.rows(rows), stores, default)
         return values
 
     # --- order and neighbours --------------------------------------------------------------------

@@ -123,6 +123,28 @@ if COMPILED:
 
         return types.int64(buf, types.int64, types.int64), codegen
 
+    @intrinsic
+    def _bytes_between(typing, buf, index, also, low, high):
+        many = ir.VectorType(ir.IntType(8), 64)
+
+        def codegen(context, builder, signature, args):
+            def each(word):
+                none, zero = ir.Constant(many, ir.Undefined), ir.IntType(32)(0)
+                one = builder.insert_element(none, builder.trunc(word, ir.IntType(8)), zero)
+                places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+                return builder.shuffle_vector(one, none, places)
+
+            pointer = _address(context, builder, signature.args[0], args[0], args[1])
+            found = builder.load(builder.bitcast(pointer, many.as_pointer()))
+            found.align = 1
+            promise(builder, signature.args[0], found)
+            above = builder.sub(builder.or_(found, each(args[2])), each(args[3]))
+            inside = builder.icmp_unsigned("<=", above, each(builder.sub(args[4], args[3])))
+            return builder.bitcast(inside, ir.IntType(64))
+
+        number = types.int64
+        return number(buf, number, number, number, number), codegen
+
     _load8, _load16be, _load32be, _load64be = (_loader(b, True) for b in (8, 16, 32, 64))
     _load16le, _load32le, _load64le = (_loader(b, False) for b in (16, 32, 64))
     _store8, _store16be, _store32be, _store64be = (_storer(b, True) for b in (8, 16, 32, 64))
@@ -155,6 +177,11 @@ else:
     def _eight_below(buf, index, word):
         less = buf[index : index + 64].view("<i8") < word
         return sum(int(bit) << k for k, bit in enumerate(less))
+
+    def _bytes_between(buf, index, also, low, high):
+        found = buf[index : index + 64] | also
+        inside = (found >= low) & (found <= high)
+        return _signed(sum(int(bit) << k for k, bit in enumerate(inside)))
 
     def _memmove(target, target_index, source, source_index, count):
         target[target_index : target_index + count] = source[
@@ -207,6 +234,12 @@ if CHECKED:
         return _eight_below(buf, index, word)
 
     @kernel
+    def bytes_between(buf, index, also, low, high):
+        """Which of 64 bytes from `index` on, with the bits `also` set, are `low` to `high`: 64 bits."""
+        _within(buf, index, 64)
+        return _bytes_between(buf, index, also, low, high)
+
+    @kernel
     def copy(target, target_index, source, source_index, count):
         _within(target, target_index, count)
         _within(source, source_index, count)
@@ -221,5 +254,5 @@ else:
         _store8, _store16be, _store16le, _store32be, _store32le,
     )  # fmt: skip
     store64be, store64le = _store64be, _store64le
-    eight_below = _eight_below
+    eight_below, bytes_between = _eight_below, _bytes_between
     copy = _memmove
