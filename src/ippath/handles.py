@@ -42,6 +42,7 @@ _STATE: dict[str, Any] = {
     "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
     "loop": T.LOOP_COLUMNS, "loop_data": "bytes",
 }  # fmt: skip
+_OPEN_FIB = {name: _FIB.get(name, 0) for name in T.OpenFib._fields}
 # ippath.prefix.layout
 _PREFIXES: dict[str, Any] = {"node": 0, "chunk": 0, "leaf": "int32", "meta": 0}
 # one-dimensional fields that are not of int64
@@ -94,6 +95,11 @@ def tables_handle(tables: T.Tables) -> Handle:
     return Handle(tables, _TABLES)
 
 
+def fib_handle(fib: T.OpenFib) -> Handle:
+    """A handle on tables of one family that are being changed."""
+    return Handle(fib, _OPEN_FIB)
+
+
 def state_handle(state: T.State) -> Handle:
     """A handle on the state that packets change."""
     return Handle(state, _STATE)
@@ -108,6 +114,10 @@ if not COMPILED:
 
     def open_tables(value: Any) -> Any:
         """The Tables behind a handle's value."""
+        return value
+
+    def open_fib(value: Any) -> Any:
+        """The OpenFib behind a handle's value."""
         return value
 
     def open_state(value: Any) -> Any:
@@ -185,6 +195,7 @@ else:
 
     _fib_type = HandleType("FibHandle", _FIB, True)
     _tables_type = HandleType("TablesHandle", _TABLES, True)
+    _open_fib_type = HandleType("OpenFibHandle", _OPEN_FIB, False)
     _state_type = HandleType("StateHandle", _STATE, False)
     _prefixes_type = HandleType("PrefixesHandle", _PREFIXES, False)
 
@@ -353,6 +364,7 @@ else:
         return opener
 
     open_tables = _opener(_tables_type)
+    open_fib = _opener(_open_fib_type)
     open_state = _opener(_state_type)
     open_prefixes = _opener(_prefixes_type)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import random
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -22,7 +24,8 @@ from ippath.batch import (
     PacketBatch,
 )
 from ippath.config.values import address_text, ip_protocol_text
-from ippath.fib.build import build_fib, halves
+from ippath.fib.build import halves
+from ippath.fib.live import LiveFib
 from ippath.fib.multipath import mix32
 from ippath.frag.arena import (
     STORES, grown, new_arena, set_contexts, set_limits, statistics,
@@ -39,6 +42,7 @@ from ippath.tx.loopback import LOOP_BYTES, LOOP_ROWS
 from ippath.verdicts import Verdicts
 
 if TYPE_CHECKING:
+    from ippath.fib.placing import Unwanted
     from ippath.socket import Socket
     from ippath.explain import Explanation
     from ippath.route_get import Answer
@@ -177,10 +181,13 @@ class Netns:
         self._members: dict[int, list[tuple[int, str, int]]] = {}  # of sockets, bound or not
         self._next_number = FIRST_OPEN
         self.keeps_output = False  # whether `take_output` gets what open sockets send
+        self._versions = threading.Lock()  # held while routes change, or a version is taken
+        self._running = 0  # calls that use `_version`, the tables as they were when it began
+        self._routes_are_new = False  # what remembers routes has to forget them
         self.world: World | None = None  # what moves packets between hosts, and their clocks
         self.tables = self._build()
         self.state = self._new_state()
-        self._tables_handle = tables_handle(self.tables)
+        self._tables_handle = self._version = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
 
     def change(self, host: Host) -> None:
@@ -188,7 +195,9 @@ class Netns:
 
         Rows in `Verdicts` before the change belong to the tables of then.
         """
-        old_host, old, old_tables = self.host, self.state, self.tables
+        old, old_tables, old_rows, old_sysctls = (
+            self.state, self.tables, self._device_rows, self._sysctls,
+        )  # fmt: skip
         self._drain()
         self.host = host
         self.switches = resolve({**host.switches, **self._given_switches})
@@ -203,7 +212,7 @@ class Netns:
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
         self._set_lowpan(self.state.lw, self.state.context)
         moved = np.array(
-            [self._device_rows.get(d.name, T.NOT_A_DEVICE) for d in old_host.devices], np.int64
+            [self._device_rows.get(name, T.NOT_A_DEVICE) for name in old_rows], np.int64
         )
         for row, now in enumerate(moved):
             if now >= 0:
@@ -212,11 +221,93 @@ class Netns:
             known = table[:, column] >= 0
             table[known, column] = moved[table[known, column]]
         for name, value in host.sysctls.items():
-            if _reassembly_of(name) is not None and old_host.sysctls.get(name) != value:
+            if _reassembly_of(name) is not None and old_sysctls.get(name) != value:
                 self.set_fragment_limit(name, int(value))
-        self._tables_handle = tables_handle(self.tables)
+        self._tables_handle = self._version = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
         self._keep_exceptions(old_tables.device)
+
+    def routes_changed(self) -> None:
+        """Follow what `ippath.fib.control` has done to the routes of the host, and to nothing else.
+
+        Costs what the changed prefixes cost, however many routes there are.  A batch that another
+        thread receives meanwhile goes on with the routes as they were.
+        """
+        with self._versions:
+            places = routes_of(self.host).take_changes()
+            done = places is not None and all(
+                live.change(p for p in places or () if p.family == family)
+                for family, live in self._fibs.items()
+            )
+            if done:
+                self._take_fibs()
+        if not done:
+            self.change(self.host)
+
+    def _take_fibs(self) -> None:
+        """Go on with the Fibs as they are now."""
+        conf = self.tables.conf.copy()
+        self._set_route_guards(conf)
+        four, six = self._fibs[4].fib, self._fibs[6].fib
+        new_conf = not np.array_equal(conf, self.tables.conf)
+        if new_conf or four is not self.tables.fib4 or six is not self.tables.fib6:
+            conf = conf if new_conf else self.tables.conf
+            self.tables = self.tables._replace(conf=conf, fib4=four, fib6=six)
+            self._tables_handle = tables_handle(self.tables)
+        for name in [n for n in self._made if n.startswith(("route", "table", "nexthop"))]:
+            del self._made[name]
+        self._routes_are_new = True
+        if not self._running:
+            self._forget_routes()
+
+    def _forget_routes(self) -> None:
+        """Sockets and receive lists look up again; what was learned of routes that are gone goes."""
+        state = self.state
+        state.rxdst[:] = 0
+        state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        if state.exc_misc[T.EM_USED]:
+            from ippath.fib.exceptions import keep_exceptions
+
+            keep_exceptions(self._tables_handle.value, self._state_handle.value)
+        self._version, self._routes_are_new = self._tables_handle, False
+
+    @contextmanager
+    def _one_version(self) -> Iterator[None]:
+        """Go through packets with `self._version` of the tables, whatever happens to routes meanwhile."""
+        with self._versions:
+            self._running += 1
+            held = list(self._fibs.values())
+            for live in held:
+                live.hold(1)
+        try:
+            yield
+        finally:
+            with self._versions:
+                self._running -= 1
+                for live in held:
+                    live.hold(-1)
+                if self._routes_are_new and not self._running:
+                    self._forget_routes()
+
+    def add_route(self, route: Route, mode: str = "add") -> None:
+        """Add a route as `ip route` does: `mode` is add, append, prepend, replace or change.
+
+        Raises `ippath.fib.control.ControlError` where the kernel refuses; then nothing has changed.
+        """
+        from ippath.fib.control import add_route
+
+        add_route(self.host, route, mode)
+        self.routes_changed()
+
+    def del_route(self, wanted: Unwanted) -> None:
+        """Delete the first route that is as described (`ippath.fib.control.Unwanted`).
+
+        Raises ControlError if there is none.
+        """
+        from ippath.fib.control import del_route
+
+        del_route(self.host, wanted)
+        self.routes_changed()
 
     def _keep_exceptions(self, old_devices: np.ndarray) -> None:
         """Keep what was learned about destinations as far as routes and devices stay."""
@@ -268,8 +359,9 @@ class Netns:
         return int(self.host.sysctls.get(key, default))
 
     def _build(self) -> T.Tables:
-        fib4, self._routes4, self._rules4 = build_fib(self.host, 4, self._device_rows)
-        fib6, self._routes6, self._rules6 = build_fib(self.host, 6, self._device_rows)
+        self._sysctls = dict(self.host.sysctls)
+        self._fibs = {family: LiveFib(self.host, family, self._device_rows) for family in (4, 6)}
+        routes_of(self.host).take_changes()
         device, vlan = self._build_devices()
         socket, port, member = self._build_sockets()
         return T.Tables(
@@ -278,8 +370,8 @@ class Netns:
             vlan=vlan,
             address=self._build_addresses(),
             group=self._build_groups(),
-            fib4=fib4,
-            fib6=fib6,
+            fib4=self._fibs[4].fib,
+            fib6=self._fibs[6].fib,
             socket=socket,
             port=port,
             member=member,
@@ -504,17 +596,10 @@ class Netns:
         host, number = self.host, self._number
         conf = np.zeros(T.CONF_COLUMNS, np.int64)
         conf[T.CONF_RULES4], conf[T.CONF_RULES6] = host.custom_rules4, host.custom_rules6
-        conf[T.CONF_REQUIRE_SRC6] = sum(
-            1 for r in routes_of(host).singles() if r.family == 6 and r.src_plen
-        )
-        conf[T.CONF_USER_LOCAL4] = host.user_local_routes
+        self._set_route_guards(conf)
         for column, family in ((T.CONF_DISSECT4, 4), (T.CONF_DISSECT6, 6)):
             conf[column] = any(
                 r.protocol or r.sport or r.dport for r in host.rules if r.family == family
-            )
-        for column, family in ((T.CONF_MULTIPATH4, 4), (T.CONF_MULTIPATH6, 6)):
-            conf[column] = any(
-                r.family == family and len(r.nexthops) > 1 for r in routes_of(host).kinds()
             )
         conf[T.CONF_FORWARDING6] = number("net.ipv6.conf.all.forwarding", 0)
         conf[T.CONF_DEFAULT_TTL] = number("net.ipv4.ip_default_ttl", 64)
@@ -573,6 +658,13 @@ class Netns:
             for word in range(4):
                 conf[first + word] = halves(bits >> (64 * word) & 0xFFFFFFFFFFFFFFFF)[1]
         return conf
+
+    def _set_route_guards(self, conf: np.ndarray) -> None:
+        """What the packet path wants to know of all routes together."""
+        four, six = self._fibs[4], self._fibs[6]
+        conf[T.CONF_REQUIRE_SRC6] = six.sourced
+        conf[T.CONF_USER_LOCAL4] = self.host.user_local_routes
+        conf[T.CONF_MULTIPATH4], conf[T.CONF_MULTIPATH6] = four.has_several, six.has_several
 
     def _early_demux(self) -> bool:
         """Whether early demux is on, and a socket is connected."""
@@ -702,23 +794,24 @@ class Netns:
         if not continue_list:
             state.misc[T.MISC_LIST_DEVICE] = T.NONE
         at = 0
-        while True:
-            done = receive_burst(
-                self._tables_handle.value, self._state_handle.value, batch.data, batch.offset, batch.length, batch.wire_length,
-                batch.time_ns, batch.link_type, batch.device, batch.direction, batch.mark,
-                table, batch.first_frame, at, n, trace,
-            )  # fmt: skip
-            if done == OUTSIDE:
-                raise ValueError("the batch has packets outside its arena")
-            if self.state.misc[T.MISC_LOOP_ROWS]:
-                self._bring_back()
-            elif done < n:
-                self._make_room()
-            at = done
-            if at >= n:
-                break
-        if self._open:
-            self._drain_taken()
+        with self._one_version():
+            while True:
+                done = receive_burst(
+                    self._version.value, self._state_handle.value, batch.data, batch.offset,
+                    batch.length, batch.wire_length, batch.time_ns, batch.link_type, batch.device,
+                    batch.direction, batch.mark, table, batch.first_frame, at, n, trace,
+                )  # fmt: skip
+                if done == OUTSIDE:
+                    raise ValueError("the batch has packets outside its arena")
+                if self.state.misc[T.MISC_LOOP_ROWS]:
+                    self._bring_back()
+                elif done < n:
+                    self._make_room()
+                at = done
+                if at >= n:
+                    break
+            if self._open:
+                self._drain_taken()
         return Verdicts(table, batch.first_frame, self._listener_numbers())
 
     def _bring_back(self) -> None:
@@ -767,7 +860,7 @@ class Netns:
         at = 0
         while at < n:
             at = receive_burst(
-                self._tables_handle.value, self._state_handle.value, data, offset, length, wire,
+                self._version.value, self._state_handle.value, data, offset, length, wire,
                 times, iif, device, way, mark, verdicts, int(rows[0, T.LOOP_CAUSE]), at, n, None,
             )  # fmt: skip
             if misc[T.MISC_LOOP_ROWS]:
@@ -895,23 +988,24 @@ class Netns:
         from ippath.udp.sendmsg import udp_send
 
         at, misc = begin, self.state.misc
-        while at < end:
-            done = udp_send(
-                self._tables_handle.value, self._state_handle.value, arena, offset, length,
-                messages, at, end, time_ns, each,
-            )  # fmt: skip
-            failed = done > at and messages[done - 1, T.SEND_ERROR]
-            if misc[T.MISC_LOOP_ROWS]:
-                self._bring_back()
+        with self._one_version():
+            while at < end:
+                done = udp_send(
+                    self._version.value, self._state_handle.value, arena, offset, length,
+                    messages, at, end, time_ns, each,
+                )  # fmt: skip
+                failed = done > at and messages[done - 1, T.SEND_ERROR]
+                if misc[T.MISC_LOOP_ROWS]:
+                    self._bring_back()
+                    self._drain_taken()
+                    failed = failed or (sender is not None and sender.has_error())
+                elif done == at:
+                    self._make_room()
+                at = done
+                if failed:
+                    break
+            if self._open:
                 self._drain_taken()
-                failed = failed or (sender is not None and sender.has_error())
-            elif done == at:
-                self._make_room()
-            at = done
-            if failed:
-                break
-        if self._open:
-            self._drain_taken()
         return at
 
     # --- sockets that calls read (ippath.socket) ----------------------------------------------------------
@@ -972,7 +1066,7 @@ class Netns:
         )
         self._carry_queues(old.socket, state, routes=True)
         self._rows = {number: k for k, number in enumerate(socket[:, T.SOCK_LISTENER].tolist())}
-        self._tables_handle = tables_handle(self.tables)
+        self._tables_handle = self._version = tables_handle(self.tables)
         self._state_handle = state_handle(self.state)
 
     def socket(self, family: int = 2, type: int = 2, proto: int = 0) -> Socket:
@@ -1292,11 +1386,11 @@ class Netns:
 
     def routes(self, family: int) -> Sequence[Route]:
         """The routes behind the row numbers in `Verdicts.route`."""
-        return self._routes4 if family == 4 else self._routes6
+        return self._fibs[family].rows
 
     def rules(self, family: int) -> list[Rule]:
         """The rules behind the row numbers in `Verdicts.rule`."""
-        return self._rules4 if family == 4 else self._rules6
+        return self._fibs[family].rules
 
     def route_texts(self, family: int) -> list[str]:
         """Each route as `ip route` prints it, by row."""
@@ -1315,17 +1409,9 @@ class Netns:
     def nexthop_texts(self, family: int) -> list[str]:
         """Each next hop in words ("via 10.0.0.1 dev eth0"), by row."""
 
-        def make() -> list[str]:
-            fib = self.tables.fib4 if family == 4 else self.tables.fib6
-            texts = []
-            for row in fib.nexthop:
-                route = self.routes(family)[row[T.NH_ROUTE]]
-                position = row[T.NH_IDENTITY] & 0xFFFF
-                hops = route.nexthops
-                texts.append(nexthop_text(hops[position]) if position < len(hops) else "")
-            return texts
-
-        return self.cached(f"nexthop{family}", make)
+        return self.cached(
+            f"nexthop{family}", lambda: [nexthop_text(n) for n in self._fibs[family].nexthops]
+        )
 
     def listener_text(self, number: int) -> str:
         """A listener in words: `udp 0.0.0.0:53`."""

@@ -49,17 +49,21 @@ VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
 GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
 
 # --- forwarding information base (one set of arrays per family) --------------------------------------
-# a table is a run of disjoint address intervals, each naming the node of its longest prefix
+# a table is a row of disjoint address intervals, each naming the node of its longest prefix; a page is
+# a run of them that covers a part of all addresses: first << PAGE_BITS | count
 (
-    TABLE_ID, TABLE_FIRST, TABLE_COUNT, TABLE_TOP,
-    TABLE_SHIFT,  # bits of an address (its high half) below the first level of the directory
-    TABLE_CHUNKS,  # large tables of IPv4: their place in `Fib.top`, or NONE
+    TABLE_ID,
+    TABLE_PAGE,  # of a small table: the page of all its intervals
+    TABLE_TOP,  # of others: the place of the first level of the directory in `Fib.top`, or NONE
+    TABLE_SHIFT,  # bits of an address (its high half) below that level
+    TABLE_CHUNKS,  # large tables of IPv4 have chunks instead: their place in `Fib.top`, or NONE
     TABLE_COLUMNS,
-) = range(7)  # fmt: skip
+) = range(6)  # fmt: skip
+PAGE_BITS = 24
 # chunks of a large table (ippath.fib.directory): bits of an address below a chunk and below its slots
 CHUNK_BITS, SLOT_BITS = 14, 8
 CHUNK_CROWDED = 1  # a bit that no chunk has otherwise
-# a directory of starts that lie close together (ippath.fib.directory): this header, then the entries
+# a directory of starts that lie close together (ippath.fib.directory): this header, then the pages
 SUB_HELD, SUB_BASE, SUB_LAST, SUB_SHIFT, SUB_BY_HIGH, SUB_HIGH, SUB_FIRST = range(7)
 # a node is one prefix of one table; NODE_PARENT is the next shorter prefix that covers it
 (
@@ -83,11 +87,10 @@ OBJECT_NONE, OBJECT_SINGLE, OBJECT_BLACKHOLE, OBJECT_GROUP = range(4)
 # a leaf is a node, NONE, or below that the only route of its node: -2 - (route << 24 | info)
 LEAF_INFO_BITS = 24
 (
-    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NH_SCOPE, NH_BOUND, NH_DEAD, NH_LINKDOWN, NH_ROUTE,
-    NH_IDENTITY,
+    NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NH_SCOPE, NH_BOUND, NH_DEAD, NH_LINKDOWN, NH_IDENTITY,
     NH_OWNER,  # whose exceptions its are: the same as long as the route stays
     NH_COLUMNS,
-) = range(12)  # fmt: skip
+) = range(11)  # fmt: skip
 (
     RULE_PREF, RULE_ACTION, RULE_TABLE, RULE_TARGET, RULE_INVERT, RULE_IIF, RULE_OIF,
     RULE_SRC_HI, RULE_SRC_LO, RULE_SRC_PLEN, RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN,
@@ -184,6 +187,37 @@ class Fib(NamedTuple):
     bucket: np.ndarray  # of resilient groups: the place of each bucket's member among the next hops
     rule: np.ndarray  # [rules, RULE_COLUMNS], by preference
     local_key: np.ndarray  # IPv4: the host's addresses, a hash set (open addressing)
+
+
+# memory for changes (ippath.fib.changes): what tables were built with, then what is in use, in elements;
+# then heads of lists of what was given back, by size class: number + 1
+SIZE_CLASSES = 52
+(
+    POOL_BUILT, POOL_BUILT_NODES, POOL_BUILT_ROUTES, POOL_RUNS, POOL_NODES, POOL_ROUTES,
+    POOL_WORK,  # intervals that were written again since then
+    POOL_FREE_RUNS,
+) = range(8)  # fmt: skip
+POOL_FREE_NODES = POOL_FREE_RUNS + SIZE_CLASSES
+POOL_FREE_ROUTES = POOL_FREE_NODES + SIZE_CLASSES
+POOL_WORDS = POOL_FREE_ROUTES + SIZE_CLASSES
+# a change: the routes that a prefix of a table shall have, which are so many entries
+(
+    CHANGE_TABLE, CHANGE_HI, CHANGE_LO, CHANGE_PLEN, CHANGE_FIRST, CHANGE_COUNT, CHANGE_COLUMNS,
+) = range(7)  # fmt: skip
+ENTRY_SRC_HI, ENTRY_SRC_LO, ENTRY_SRC_PLEN, ENTRY_INFO, ENTRY_TABLE, ENTRY_COLUMNS = range(6)
+
+
+class OpenFib(NamedTuple):
+    """The arrays of a Fib that has room for changes, and where there is room."""
+
+    table: np.ndarray
+    start_hi: np.ndarray
+    start_lo: np.ndarray
+    leaf: np.ndarray
+    top: np.ndarray
+    node: np.ndarray
+    route: np.ndarray
+    pool: np.ndarray  # int64[POOL_WORDS]
 
 
 class Tables(NamedTuple):

@@ -183,7 +183,7 @@ def _clashes(host: Host, block: RouteBlock) -> bool:
     for before in routes.blocks:
         if before.family == block.family:
             mine = mine or _keys(block)
-            if mine & _keys(before):
+            if mine & _keys(before.rest()):
                 return True
     return False
 

@@ -26,9 +26,22 @@ class RouteBlock:
     pattern: np.ndarray  # int32[n]: which of the patterns
     patterns: list[Route]
     made: dict[int, Route] = field(default_factory=dict)  # those that somebody asked for
+    gone: set[int] = field(default_factory=set)  # those that were taken out
 
     def __len__(self) -> int:
-        return len(self.plen)
+        return len(self.plen) - len(self.gone)
+
+    def rest(self) -> RouteBlock:
+        """The block without the routes that were taken out."""
+        if not self.gone:
+            return self
+        kept = np.ones(len(self.plen), bool)
+        kept[list(self.gone)] = False
+        number = np.cumsum(kept) - 1
+        made = {int(number[k]): route for k, route in self.made.items() if kept[k]}
+        return RouteBlock(
+            self.family, self.prefix[kept], self.plen[kept], self.pattern[kept], self.patterns, made
+        )
 
     def route(self, k: int) -> Route:
         """The k-th as an object, always the same one; its next hops are those of the pattern."""
@@ -59,12 +72,23 @@ class RouteBlock:
             begin, end = (
                 begin + int(np.searchsorted(part, key, side)) for side in ("left", "right")
             )
-        return [int(rows[k]) for k in range(begin, end)]
+        return [row for row in rows[begin:end].tolist() if row not in self.gone]
 
     def at(self, table: int, prefix: int, plen: int) -> list[Route]:
         """Routes of a table to exactly this prefix."""
         found = (self.route(k) for k in self.rows_of(prefix, plen))
         return [route for route in found if route.table == table]
+
+    def take_out(self, table: int, prefix: int, plen: int) -> list[Route]:
+        """The same, as objects with next hops of their own, which are in the block no longer."""
+        taken = []
+        for k in self.rows_of(prefix, plen):
+            route = self.route(k)
+            if route.table == table:
+                self.gone.add(k)
+                route.nexthops = [dataclasses.replace(hop) for hop in route.nexthops]
+                taken.append(route)
+        return taken
 
     def lengths(self) -> list[int]:
         """The prefix lengths that occur."""

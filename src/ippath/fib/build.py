@@ -17,7 +17,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.fib.blocks import RouteBlock
-from ippath.fib.directory import chunks, directory, first_bits, has_chunks
+from ippath.fib.directory import FIRST_BITS, chunks, directory, has_chunks
 from ippath.fib.multipath import mix32
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
@@ -70,19 +70,34 @@ class _Columns:
         return _Columns(*(getattr(self, f.name)[rows] for f in dataclasses.fields(self)))
 
 
+NO_ROUTE = Route(4, 0, 0, table=0, type="unspec")  # of a row that is not in use
+
+
 class RouteRows(Sequence[Route]):
     """The routes behind the rows of `Fib.route`; those of blocks become objects when asked for."""
 
     def __init__(self, singles: list[Route], blocks: list[RouteBlock], origin: np.ndarray):
         self._singles, self._blocks, self._origin = singles, blocks, origin
         self._ends = np.cumsum([len(singles), *map(len, blocks)])
+        self._later: dict[int, Route] = {}  # rows that were given out since then
+        self._size = len(origin)
+
+    def put(self, row: int, route: Route) -> None:
+        """Say which route has this row from now on."""
+        self._later[row] = route
+        self._size = max(self._size, row + 1)
 
     def __len__(self) -> int:
-        return len(self._origin)
+        return self._size
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             return [self[k] for k in range(*row.indices(len(self)))]
+        row = range(self._size)[row]
+        if row in self._later:
+            return self._later[row]
+        if row >= len(self._origin):
+            return NO_ROUTE
         at = int(self._origin[row])
         if at < len(self._singles):
             return self._singles[at]
@@ -90,19 +105,21 @@ class RouteRows(Sequence[Route]):
         return self._blocks[block].route(at - int(self._ends[block]))
 
 
-class _Builder:
+class FibBuilder:
     """Builds the Fib of one family."""
 
     def __init__(self, host: Host, family: int, device_rows: dict[str, int]):
         self.host, self.family, self.device_rows = host, family, device_rows
         self.bits = 32 if family == 4 else 128
         self.nexthop_rows: list[list[int]] = []
+        self.nexthops: list[Nexthop] = []  # behind those rows
         self.info_rows: list[list[int]] = []
         self.table_rows: list[list[int]] = []
         self.parts: dict[str, list[np.ndarray]] = defaultdict(list)  # arrays of tables, in order
         self.sizes: dict[str, int] = defaultdict(int)
         self.hops: dict[tuple, tuple[int, int]] = {}
         self.infos: dict[tuple, int] = {}
+        self.row_of: dict[int, int] = {}  # of each table that is looked up, in `Fib.table`
         self.buckets: list[int] = []
         self.bucket_runs: dict[int, tuple[int, int]] = {}  # of a resilient group: first and count
 
@@ -161,7 +178,6 @@ class _Builder:
             row[T.NH_BOUND] = bound
             row[T.NH_DEAD] = int(nexthop.dead or nexthop.device not in self.device_rows)
             row[T.NH_LINKDOWN] = int(nexthop.linkdown)
-            row[T.NH_ROUTE] = T.NONE  # filled when all routes have their rows
             row[T.NH_IDENTITY] = len(self.hops) << 16 | k
             row[T.NH_OWNER] = _owner(key, k)
             if route.nhid:  # an object keeps the way for all routes that go by it
@@ -169,6 +185,7 @@ class _Builder:
                 row[T.NH_IDENTITY] = OBJECT_IDENTITY + number
                 row[T.NH_OWNER] = _owner((nexthop.device, nexthop.gateway), number)
             self.nexthop_rows.append(row)
+            self.nexthops.append(nexthop)
         self.hops[key] = first, len(nexthops)
         return self.hops[key]
 
@@ -191,7 +208,7 @@ class _Builder:
             self.buckets += [place[number] for number in group.buckets]
         return T.OBJECT_GROUP, *self.bucket_runs[group.id]
 
-    def _info(self, route: Route) -> int:
+    def info(self, route: Route) -> int:
         """Row of what the route shares with others."""
         first, count = self._nexthops(route)
         anycast = int(route.type == "anycast" and route.protocol == "kernel")
@@ -218,7 +235,7 @@ class _Builder:
     def _columns(self, singles: list[Route], blocks: list[RouteBlock]) -> _Columns:
         low = 0xFFFFFFFFFFFFFFFF
         rows = [
-            (r.prefix >> 64, r.prefix & low, r.plen, r.table, self._info(r), r.tos, r.metric,
+            (r.prefix >> 64, r.prefix & low, r.plen, r.table, self.info(r), r.tos, r.metric,
              r.src >> 64, r.src & low, r.src_plen)
             for r in singles
         ]  # fmt: skip
@@ -227,7 +244,7 @@ class _Builder:
             [[np.array(column, kind) for column, kind in zip(zip(*rows), kinds)]] if rows else []
         )
         for block in blocks:
-            infos = np.array([self._info(p) for p in block.patterns], np.int64)
+            infos = np.array([self.info(p) for p in block.patterns], np.int64)
             of = {
                 name: np.array([getattr(p, name) for p in block.patterns], np.int64)[block.pattern]
                 for name in ("table", "tos", "metric")
@@ -281,18 +298,16 @@ class _Builder:
         self._add("node", nodes)
         row = np.zeros(T.TABLE_COLUMNS, np.int64)
         row[T.TABLE_ID] = table
-        row[T.TABLE_COUNT] = len(high)
-        row[T.TABLE_TOP] = T.NONE
-        row[T.TABLE_SHIFT] = min(self.bits, 64) - first_bits(self.bits, len(high))
-        row[T.TABLE_FIRST] = first = self.sizes["leaf"]
-        if len(high) > DIRECTORY_LEAST:
-            place = self.sizes["top"]
-            row[T.TABLE_TOP] = place
-            self._add("top", directory(high, low, self.bits, first, place))
-        row[T.TABLE_CHUNKS] = T.NONE
+        first = self.sizes["leaf"]
+        row[T.TABLE_PAGE] = first << T.PAGE_BITS | len(high)
+        row[T.TABLE_TOP] = row[T.TABLE_CHUNKS] = T.NONE
+        row[T.TABLE_SHIFT] = min(self.bits, 64) - FIRST_BITS
         if has_chunks(self.bits, len(high)):
             self._add("top", np.zeros(-self.sizes["top"] % WORDS_OF_A_LINE, np.int64))
-            row[T.TABLE_CHUNKS] = self._add("top", chunks(low, first))
+            row[T.TABLE_CHUNKS] = self._add("top", chunks(low, first, self.sizes["top"]))
+        elif len(high) > DIRECTORY_LEAST:
+            place = self.sizes["top"]
+            row[T.TABLE_TOP] = self._add("top", directory(high, low, self.bits, first, place))
         words = self._leaf_words(nodes, of_prefix, these, first_node)
         self._add("leaf", np.where(leaf >= 0, words[leaf], T.NONE) if len(words) else leaf)
         self._add("start_hi", high)
@@ -399,25 +414,32 @@ class _Builder:
         row[T.RULE_L3MDEV] = int(rule.l3mdev)
         return row
 
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules behind the rows of `Fib.rule`."""
+        return sorted((r for r in self.host.rules if r.family == self.family), key=lambda r: r.pref)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules choose among all tables; without, local and main are looked up, and default."""
+        return self.host.custom_rules4 if self.family == 4 else self.host.custom_rules6
+
     # --- all of it ------------------------------------------------------------------------------------
 
     def build(self) -> T.Fib:
         routes = routes_of(self.host)
         self.singles = [r for r in routes.singles() if r.family == self.family]
-        self.blocks = [b for b in routes.blocks if b.family == self.family]
+        self.blocks = [b.rest() for b in routes.blocks if b.family == self.family]
         columns = self._columns(self.singles, self.blocks)
-        custom = self.host.custom_rules4 if self.family == 4 else self.host.custom_rules6
-        rules = sorted(
-            (r for r in self.host.rules if r.family == self.family), key=lambda r: r.pref
-        )
-
         def add(table: int, *held: int) -> int:
-            return self.add_table(
-                table, columns, np.flatnonzero(np.isin(columns.table, held or table))
-            )
+            held = held or (table,)
+            row = self.add_table(table, columns, np.flatnonzero(np.isin(columns.table, held)))
+            self.row_of |= dict.fromkeys(held, row)
+            return row
 
+        self.row_of = {}
         table_rows: dict[int, int] = {}
-        if custom:
+        if self.has_rules:
             for table in np.unique(columns.table).tolist():
                 table_rows[table] = add(table)
         elif self.family == 4:
@@ -427,11 +449,8 @@ class _Builder:
         else:
             add(TABLE_LOCAL)
             add(TABLE_MAIN)
-        rule_rows = [self._rule_row(r, table_rows, rules) for r in rules]
+        rule_rows = [self._rule_row(r, table_rows, self.rules) for r in self.rules]
         route = self._whole("route", T.ROUTE_COLUMNS)
-        nexthop = _matrix(self.nexthop_rows, T.NH_COLUMNS)
-        info = _matrix(self.info_rows, T.INFO_COLUMNS)
-        _name_routes(nexthop, info, route)
         flip = 0 if self.family == 4 else FLIP
         return T.Fib(
             table=_matrix(self.table_rows, T.TABLE_COLUMNS),
@@ -441,12 +460,18 @@ class _Builder:
             top=together(self.parts["top"] or [np.zeros(1, np.int64)]),
             node=self._whole("node", T.NODE_COLUMNS),
             route=route,
-            info=info,
-            nexthop=nexthop,
-            bucket=np.array(self.buckets or [0], np.int64),
+            **self.shared(),
             rule=_matrix(rule_rows, T.RULE_COLUMNS),
             local_key=self._local_keys(),
         )
+
+    def shared(self) -> dict[str, np.ndarray]:
+        """What routes share: the arrays of infos, next hops and buckets."""
+        return {
+            "info": _matrix(self.info_rows, T.INFO_COLUMNS),
+            "nexthop": _matrix(self.nexthop_rows, T.NH_COLUMNS),
+            "bucket": np.array(self.buckets or [0], np.int64),
+        }
 
     def rows(self) -> RouteRows:
         """The routes behind the rows of the Fib that was built."""
@@ -506,14 +531,6 @@ def _same(these: _Columns, names: tuple[str, ...]) -> np.ndarray:
         column = getattr(these, name)
         equal &= column[1:] == column[:-1]
     return equal
-
-
-def _name_routes(nexthop: np.ndarray, info: np.ndarray, route: np.ndarray) -> None:
-    """Give each next hop a route that uses it, so that it can be put into words."""
-    used, first = np.unique(route[:, T.ROUTE_INFO], return_index=True)
-    for number, row in zip(used.tolist(), first.tolist()):
-        begin = info[number, T.INFO_NH_FIRST]
-        nexthop[begin : begin + info[number, T.INFO_NH_COUNT], T.NH_ROUTE] = row
 
 
 def _intervals(
@@ -581,7 +598,6 @@ def build_fib(
     host: Host, family: int, device_rows: dict[str, int]
 ) -> tuple[T.Fib, RouteRows, list[Rule]]:
     """The arrays of one family, the routes behind `Fib.route` rows, the rules behind `Fib.rule` rows."""
-    builder = _Builder(host, family, device_rows)
+    builder = FibBuilder(host, family, device_rows)
     fib = builder.build()
-    rules = sorted((r for r in host.rules if r.family == family), key=lambda r: r.pref)
-    return fib, builder.rows(), rules
+    return fib, builder.rows(), builder.rules

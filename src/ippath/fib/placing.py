@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from ippath.fib.refused import FILE_EXISTS, NO_SUCH_FILE, NO_SUCH_PROCESS, ControlError
-from ippath.fib.routes import routes_of
+from ippath.fib.routes import place_of, routes_of
 from ippath.model import Host, Nexthop, Route
 
 
@@ -98,12 +98,18 @@ def place4(host: Host, route: Route, mode: str) -> None:
         if mode in ("replace", "change") and equal is same[0]:
             return
         raise ControlError(FILE_EXISTS)
+    there = routes.own(place_of(route))
     if mode in ("replace", "change"):
-        routes[routes.place_of(same[0])] = route
+        there[_number_of(there, same[0])] = route
     elif mode == "prepend":
-        routes.insert(routes.place_of(same[0]), route)
+        there.insert(_number_of(there, same[0]), route)
     else:
-        routes.insert(routes.place_of(same[-1]) + 1, route)
+        there.insert(_number_of(there, same[-1]) + 1, route)
+    routes.arrange(place_of(route), there)
+
+
+def _number_of(routes: list[Route], route: Route) -> int:
+    return next(k for k, other in enumerate(routes) if other is route)
 
 
 def _hops_match4(wanted: Unwanted, route: Route) -> bool:
@@ -137,7 +143,7 @@ def _delete4(host: Host, wanted: Unwanted) -> bool:
             getattr(wanted, name) in (None, getattr(route, name))
             for name in ("type", "metric", "scope", "protocol", "prefsrc", "mtu", "hoplimit")
         ) and _hops_match4(wanted, route):
-            host.routes = [r for r in host.routes if r is not route]
+            routes_of(host).discard(route)
             return True
     return False
 
@@ -173,7 +179,9 @@ def _place_one6(host: Host, route: Route, mode: str) -> None:
     if mode in ("replace", "change"):
         alike = [other for other in same if _joins(other) == _joins(route)]
         if alike or same:
-            routes[routes.place_of((alike or same)[0])] = route
+            there = routes.own(place_of(route))
+            there[_number_of(there, (alike or same)[0])] = route
+            routes.arrange(place_of(route), there)
         elif mode == "change":
             raise ControlError(NO_SUCH_FILE)
         else:
@@ -183,7 +191,9 @@ def _place_one6(host: Host, route: Route, mode: str) -> None:
         raise ControlError(FILE_EXISTS)
     beside = next((other for other in same if _joins(other)), None)
     if beside is not None and _joins(route):
-        beside.nexthops += route.nexthops
+        routes.own(place_of(beside))
+        beside.nexthops = beside.nexthops + route.nexthops
+        routes.note(beside)
     else:
         routes.append(route)
 
@@ -231,17 +241,20 @@ def _delete6(host: Host, wanted: Unwanted, siblings: bool = True) -> bool:
         ):
             continue
         if route.nhid and wanted.nhid in (None, route.nhid):
-            host.routes = [r for r in host.routes if r is not route]
+            routes_of(host).discard(route)
             return True
         if wanted.nhid:
             continue
-        mine = [n for n in route.nexthops or [Nexthop("lo")] if _hop_matches(hop, n)]
-        if not mine:
+        hops = route.nexthops or [Nexthop("lo")]
+        mine = next((k for k, n in enumerate(hops) if _hop_matches(hop, n)), None)
+        if mine is None:
             continue
         if len(route.nexthops) > 1 and (hop.gateway is not None or not siblings):
-            route.nexthops = [n for n in route.nexthops if n is not mine[0]]
+            routes_of(host).own(place_of(route))
+            route.nexthops = route.nexthops[:mine] + route.nexthops[mine + 1 :]
+            routes_of(host).note(route)
         else:
-            host.routes = [r for r in host.routes if r is not route]
+            routes_of(host).discard(route)
         return True
     return False
 

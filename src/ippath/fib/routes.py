@@ -1,7 +1,8 @@
 """The routes of a host in their order, found by table and prefix; millions of plain ones in blocks.
 
-`Host.routes` is any list; `routes_of` makes it one that can be asked.  Appending keeps the index,
-any other change of the list drops it until the next question.
+`Host.routes` is any list; `routes_of` makes it one that can be asked.  Appending and `arrange` keep the
+index and note what they change (`take_changes`), at a cost that does not depend on how many routes there
+are; any other change of the list drops the index until the next question.
 
 A block holds routes that repeat a few patterns and differ in their prefixes alone, as a full table
 does, in arrays.  They are in the list like all others, and become objects when somebody goes through
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from ippath.model import Host, Route
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 _BITS = {4: 32, 6: 128}
 
 
+class Place(NamedTuple):
+    """Where routes to one prefix are."""
+
+    family: int
+    table: int
+    prefix: int
+    plen: int
+
+
+def place_of(route: Route) -> Place:
+    """The place of a route."""
+    return Place(route.family, route.table, route.prefix, route.plen)
+
+
 class RouteList(list[Route]):
     """A list of routes with an index by (family, table), prefix length and prefix."""
 
@@ -30,12 +45,16 @@ class RouteList(list[Route]):
         super().__init__(routes)
         self.blocks: list[RouteBlock] = []
         self._index: dict[tuple[int, int], dict[int, dict[int, list[Route]]]] | None = None
+        self._positions: dict[int, int] | None = None  # by the identity of a route
+        self._holes = 0  # None where a route has gone
+        self._changes: set[Place] | None = None  # None: anything
 
     # --- blocks -------------------------------------------------------------------------------------
 
     def singles(self) -> Iterator[Route]:
         """The routes that are in no block, in order."""
-        return super().__iter__()
+        routes = super().__iter__()
+        return (r for r in routes if r is not None) if self._holes else routes
 
     def kinds(self) -> Iterator[Route]:
         """Every route that is in no block, and the patterns of blocks."""
@@ -45,28 +64,34 @@ class RouteList(list[Route]):
 
     def newest(self) -> Route | None:
         """The last route that is in no block."""
-        return super().__getitem__(-1) if super().__len__() else None
+        newest: Route | None = super().__getitem__(-1) if super().__len__() else None
+        return newest
 
     def add_block(self, block: RouteBlock) -> None:
         """Add many routes at once; their uniqueness is the caller's to see to."""
+        self._changes = None
         if len(block):
             self.blocks.append(block)
 
     def unfold(self) -> None:
-        """Make objects of all routes in blocks."""
+        """Make objects of all routes in blocks, and an ordinary list of all of them."""
+        if self._holes:
+            super().__init__(list(self.singles()))
+            self._holes, self._positions = 0, None
         blocks, self.blocks = self.blocks, []
         for block in blocks:
-            super().extend(block.route(k) for k in range(len(block)))
-            self._index = None
+            rest = block.rest()
+            super().extend(rest.route(k) for k in range(len(rest)))
+            self._index = self._positions = None
 
     def __len__(self) -> int:
-        return super().__len__() + sum(map(len, self.blocks))
+        return super().__len__() - self._holes + sum(map(len, self.blocks))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RouteList:
         made = RouteList(copy.deepcopy(list(self.singles()), memo))
         for block in self.blocks:
             patterns = copy.deepcopy(block.patterns, memo)
-            made.add_block(dataclasses.replace(block, patterns=patterns, made={}))
+            made.add_block(dataclasses.replace(block.rest(), patterns=patterns, made={}))
         return made
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
@@ -106,18 +131,70 @@ class RouteList(list[Route]):
                     free = _BITS[family] - plen
                     yield from block.at(table, address >> free << free, plen)
 
-    def place_of(self, route: Route) -> int:
-        """Position of this very route; ValueError if it is not in the list."""
-        for k, other in enumerate(self):
-            if other is route:
-                return k
-        raise ValueError("the route is not in the list")
+    # --- changing -----------------------------------------------------------------------------------
 
     def append(self, route: Route) -> None:
         """Add a route at the end (before those in blocks, which have no equals)."""
+        if self._positions is not None:
+            self._positions[id(route)] = super().__len__()
         super().append(route)
+        self.note(route)
         if self._index is not None:
             self._enter(route)
+
+    def own(self, place: Place) -> list[Route]:
+        """The routes at a place, whatever their source, in order; taken out of their blocks."""
+        for block in self.blocks:
+            if block.family == place.family:
+                for route in block.take_out(*place[1:]):
+                    self.append(route)
+        return list(self.at(*place))
+
+    def arrange(self, place: Place, routes: list[Route]) -> None:
+        """Let these be the routes at a place, in this order."""
+        before = self.own(place)
+        if self._positions is None:
+            self._positions = {id(route): k for k, route in enumerate(super().__iter__())}
+        at = sorted(self._positions.pop(id(route)) for route in before)
+        while len(at) < len(routes):
+            at.append(super().__len__())
+            super().append(routes[-1])
+        for k, route in zip(at, routes):
+            super().__setitem__(k, route)
+            self._positions[id(route)] = k
+        for k in at[len(routes) :]:
+            self._leave(k)
+        prefixes = self._indexed().setdefault(place[:2], {}).setdefault(place.plen, {})
+        key = _key(place.family, place.prefix, place.plen)
+        if routes:
+            prefixes[key] = list(routes)
+        else:
+            prefixes.pop(key, None)
+        if self._changes is not None:
+            self._changes.add(place)
+
+    def _leave(self, at: int) -> None:
+        """Leave a hole; at the end of the list it closes."""
+        super().__setitem__(at, None)  # type: ignore[call-overload]
+        self._holes += 1
+        while super().__len__() and super().__getitem__(-1) is None:
+            super().pop()
+            self._holes -= 1
+
+    def discard(self, route: Route) -> None:
+        """Remove this very route."""
+        place = place_of(route)
+        self.arrange(place, [other for other in self.own(place) if other is not route])
+
+    def note(self, route: Route) -> None:
+        """Note that a route has changed."""
+        if self._changes is not None:
+            self._changes.add(place_of(route))
+
+    def take_changes(self) -> set[Place] | None:
+        """The places that have changed since the last call, or None: anything may have changed."""
+        changes, self._changes = self._changes, set()
+        return changes
 
 
 def _whole(name: str, changes: bool) -> Any:
@@ -127,7 +204,7 @@ def _whole(name: str, changes: bool) -> Any:
     def method(self: RouteList, *args: Any, **named: Any) -> Any:
         self.unfold()
         if changes:
-            self._index = None
+            self._index = self._positions = self._changes = None
         return plain(self, *args, **named)
 
     method.__name__, method.__doc__ = name, plain.__doc__

@@ -1,7 +1,8 @@
 """Longest prefix search: from an address to the leaf of its longest prefix in one table.
 
-A table is a sorted run of disjoint intervals, each naming a node; large tables have directories in
-front (`ippath.fib.directory`), so that the search starts in a short run or needs none.  Sign bits are flipped in
+A table is a row of disjoint intervals, each naming a node, in pages: runs that begin with the interval
+that holds the first address of a part of the address space.  Large tables have directories of pages
+(`ippath.fib.directory`), so that the search is left with few intervals or none.  Sign bits are flipped in
 the stored starts of IPv6, so that signed comparison orders addresses.
 """
 
@@ -10,27 +11,28 @@ from __future__ import annotations
 from ippath.jit import hot, kernel
 from ippath.prefix.bits import rank
 from ippath.tables import (
-    CHUNK_BITS, CHUNK_CROWDED, SLOT_BITS, TABLE_CHUNKS,
-    LEAF_INFO_BITS, NONE, ROUTE_NODE, SUB_BASE, SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH,
-    SUB_LAST, SUB_SHIFT, TABLE_COUNT, TABLE_FIRST, TABLE_SHIFT, TABLE_TOP,
+    CHUNK_BITS, CHUNK_CROWDED, LEAF_INFO_BITS, NONE, PAGE_BITS, ROUTE_NODE, SLOT_BITS, SUB_BASE,
+    SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH, SUB_LAST, SUB_SHIFT, TABLE_CHUNKS, TABLE_PAGE,
+    TABLE_SHIFT, TABLE_TOP,
 )  # fmt: skip
 from ippath.wire.memory import prefetch
 
 FLIP = -(1 << 63)
+PAGE_COUNT = (1 << PAGE_BITS) - 1
 
 
 @kernel
 def _descend4(top, place, address):
-    """(first, last) interval that may hold the address, by the directory at `place`."""
+    """The page that holds the address, by the directory at `place`."""
     while True:
         base = top[place + SUB_BASE]
         if address < base:
-            return top[place + SUB_HELD], top[place + SUB_HELD]
+            return top[place + SUB_HELD]
         step = (min(address, top[place + SUB_LAST]) - base) >> top[place + SUB_SHIFT]
-        first, last = top[place + SUB_FIRST + step], top[place + SUB_FIRST + step + 1]
-        if first >= 0:
-            return first, last if last >= 0 else top[-last + SUB_HELD]
-        place = -first
+        page = top[place + SUB_FIRST + step]
+        if page >= 0:
+            return page
+        place = -page
 
 
 @kernel
@@ -43,12 +45,12 @@ def _descend6(top, place, hi, lo):
         else:
             key, below = (lo if hi == high else end), hi < high or (hi == high and lo < base)
         if below:
-            return top[place + SUB_HELD], top[place + SUB_HELD]
+            return top[place + SUB_HELD]
         step = (min(key, end) - base) >> top[place + SUB_SHIFT]
-        first, last = top[place + SUB_FIRST + step], top[place + SUB_FIRST + step + 1]
-        if first >= 0:
-            return first, last if last >= 0 else top[-last + SUB_HELD]
-        place = -first
+        page = top[place + SUB_FIRST + step]
+        if page >= 0:
+            return page
+        place = -page
 
 
 @kernel
@@ -90,24 +92,19 @@ def _by_chunk(fib, at, address):
 @hot
 def search4(fib, table, address):
     """Leaf of the longest prefix of `address` (32 bits) in table row `table`, or NONE."""
-    chunks = fib.table[table, TABLE_CHUNKS]
+    chunks, top = fib.table[table, TABLE_CHUNKS], fib.table[table, TABLE_TOP]
     if chunks != NONE:
         at = chunks + 2 * (address >> CHUNK_BITS)
         if fib.top[at] & CHUNK_CROWDED == 0:
             return fib.leaf[_by_chunk(fib, at, address)]
-    low = fib.table[table, TABLE_FIRST]
-    size = fib.table[table, TABLE_COUNT]
-    if size == 0:
-        return NONE
-    top = fib.table[table, TABLE_TOP]
-    if top >= 0:
-        slot = top + (address >> fib.table[table, TABLE_SHIFT])
-        low, last = fib.top[slot], fib.top[slot + 1]
-        if low < 0:
-            low, last = _descend4(fib.top, -low, address)
-        elif last < 0:
-            last = fib.top[-last + SUB_HELD]
-        size = last - low + 1
+        page = fib.top[at + 1]
+    elif top != NONE:
+        page = fib.top[top + (address >> fib.table[table, TABLE_SHIFT])]
+    else:
+        page = fib.table[table, TABLE_PAGE]
+    if page < 0:
+        page = _descend4(fib.top, -page, address)
+    low, size = page >> PAGE_BITS, page & PAGE_COUNT
     start = fib.start_lo
     while size > 1:  # halving: the largest start that is not above the address
         half = size >> 1
@@ -120,20 +117,15 @@ def search4(fib, table, address):
 @hot
 def search6(fib, table, hi, lo):
     """Leaf of the longest prefix of the IPv6 address (hi, lo) in table row `table`, or NONE."""
-    low = fib.table[table, TABLE_FIRST]
-    size = fib.table[table, TABLE_COUNT]
-    if size == 0:
-        return NONE
     key_hi, key_lo = hi ^ FLIP, lo ^ FLIP
     top = fib.table[table, TABLE_TOP]
-    if top >= 0:
-        slot = top + ((hi >> fib.table[table, TABLE_SHIFT]) & 0xFFFF)
-        low, last = fib.top[slot], fib.top[slot + 1]
-        if low < 0:
-            low, last = _descend6(fib.top, -low, key_hi, key_lo)
-        elif last < 0:
-            last = fib.top[-last + SUB_HELD]
-        size = last - low + 1
+    if top != NONE:
+        page = fib.top[top + ((hi >> fib.table[table, TABLE_SHIFT]) & 0xFFFF)]
+    else:
+        page = fib.table[table, TABLE_PAGE]
+    if page < 0:
+        page = _descend6(fib.top, -page, key_hi, key_lo)
+    low, size = page >> PAGE_BITS, page & PAGE_COUNT
     while size > 1:
         half = size >> 1
         at = low + half
