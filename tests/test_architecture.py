@@ -23,7 +23,7 @@ WORLDS = {
     "tables": PATH, "trace": PATH, "wire": PATH, "fib": PATH, "rx": PATH, "tx": PATH, "udp": PATH,
     "frag": PATH, "neigh": PATH,
     "fib.blocks": CONTROL, "fib.build": CONTROL, "fib.control": CONTROL, "fib.directory": CONTROL, "fib.reference": CONTROL,
-    "fib.gateways": CONTROL, "fib.nexthops": CONTROL, "fib.placing": CONTROL, "fib.refused": CONTROL,
+    "fib.gateways": CONTROL, "fib.live": CONTROL, "fib.nexthops": CONTROL, "fib.placing": CONTROL, "fib.refused": CONTROL,
     "fib.routes": CONTROL, "fib.sysctl": CONTROL,
     "prefix": PATH,
     "prefix.store": CONTROL, "prefix.keys": CONTROL, "prefix.columns": CONTROL,

@@ -16,12 +16,15 @@ from ippath.fib import build, directory, live
 from ippath.fib.build import FibBuilder, RouteRows, halves
 from ippath.fib.control import (
     ControlError, Unwanted, add_route, add_rule, change_device, del_route,
+    reference_lookup,
 )  # fmt: skip
 from ippath.fib.live import LiveFib
 from ippath.fib.routes import routes_of
 from ippath.fib.search import leaf_node, search4, search6
 from ippath.jit import COMPILED
 from ippath.model import Host, Nexthop, Route, Rule
+from ippath.netns import Netns
+from ippath.route_get import Question, answer_rows
 from tests.hosts import DEVICES, number, router
 
 BITS = {4: 32, 6: 128}
@@ -176,17 +179,147 @@ class Updates(RuleBasedStateMachine):
             assert followed.has_several == any(len(r.nexthops) > 1 for r in counted)
 
 
+@pytest.fixture
+def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directories of large tables, in small ones; memory that is short all the time."""
+    monkeypatch.setattr(directory, "LARGE", 12)
+    monkeypatch.setattr(directory, "DENSE", 2)
+    monkeypatch.setattr(directory, "MANY", 2)
+    monkeypatch.setattr(build, "DIRECTORY_LEAST", 3)
+    monkeypatch.setattr(live, "LEAST_ROOM", 1)
+
+
 @pytest.mark.skipif(COMPILED, reason="calls the search by itself, which runs uncompiled")
-@pytest.mark.parametrize("small", [False, True])
-def test_any_order_of_changes(small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if small:  # the directories of large tables, in small ones; memory that is short all the time
-        monkeypatch.setattr(directory, "LARGE", 12)
-        monkeypatch.setattr(directory, "DENSE", 2)
-        monkeypatch.setattr(directory, "MANY", 2)
-        monkeypatch.setattr(build, "DIRECTORY_LEAST", 3)
-        monkeypatch.setattr(live, "LEAST_ROOM", 1)
+@pytest.mark.parametrize("size", ["as they are", "as if large"])
+def test_any_order_of_changes(size: str, request: pytest.FixtureRequest) -> None:
+    if size == "as if large":
+        request.getfixturevalue("as_if_large")
     case = Updates.TestCase
     case.settings = settings(
-        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=10,
+        stateful_step_count=20,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     case().runTest()
+
+
+def random_place(rng: np.random.Generator, family: int) -> tuple[int, int]:
+    """One of some thousand prefixes that lie in bunches."""
+    bits = BITS[family]
+    base = BASES[family][rng.integers(len(BASES[family]))]
+    plen = int(rng.choice([bits, bits - 1, bits - 2, bits - 4, bits - 8, bits // 2, 8]))
+    address = (
+        base
+        + int(rng.integers(3 if rng.random() < 0.4 else 300)) * int(rng.choice([1, 1, 64, 1 << 14]))
+    ) % (1 << bits)
+    return address >> bits - plen << bits - plen, plen
+
+
+def change_at_random(rng: np.random.Generator, netns: Netns, family: int) -> tuple[int, int]:
+    prefix, plen = random_place(rng, family)
+    try:
+        if rng.random() < 0.4:
+            netns.del_route(Unwanted(family, prefix, plen, 254))
+        else:
+            route = Route(family, prefix, plen, metric=int(rng.integers(3)))
+            route.nexthops = [Nexthop(str(rng.choice(DEVICES)))]
+            if family == 6 and rng.random() < 0.4:
+                route.src, route.src_plen = int(rng.integers(12)) << 116, 12
+            netns.add_route(route, str(rng.choice(["add", "append", "replace"])))
+    except ControlError:
+        pass
+    return prefix, plen
+
+
+def answers(netns: Netns, family: int, addresses: list[int]) -> list[Any]:
+    asked = np.array([halves(a) for a in addresses], np.int64)
+    got = answer_rows(
+        netns, Question(family=family, source=5 << 116 if family == 6 else None), asked
+    )
+    rows = netns.routes(family)
+    return [
+        (int(g[T.GOT_ERROR]), id(rows[g[T.GOT_ROUTE]]) if g[T.GOT_ROUTE] >= 0 else None, int(g[T.GOT_DEVICE]))
+        for g in got
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_thousand_changes_of_a_living_host(family: int, as_if_large: None) -> None:
+    """Asked as packets ask; against tables built anew, and the reference."""
+    rng = np.random.default_rng(family)
+    netns = Netns(router())
+    touched: set[int] = set()
+    for _ in range(5):
+        for _ in range(250):
+            prefix, plen = change_at_random(rng, netns, family)
+            end = prefix + (1 << BITS[family] - plen)
+            touched |= {prefix, end - 1, end % (1 << BITS[family])}
+        asked = sorted(touched)
+        ours = answers(netns, family, asked)
+        assert ours == answers(Netns(netns.host), family, asked)
+        assert sum(not error for error, _, _ in ours) > 100
+        netns.change(netns.host)  # changes begin with tables that were built
+        if family == 4:  # addresses that no look-up turns into others
+            for address in [a for a in asked if 1 << 24 <= a < 127 << 24][::30]:
+                assert_as_the_reference(netns, address)
+
+
+def assert_as_the_reference(netns: Netns, address: int) -> None:
+    found = reference_lookup(netns.host, 4, address)
+    answer = netns.route_get(str(ipaddress.IPv4Address(address)))
+    assert (answer.error, id(answer.route)) == (found.error, id(found.route)), address
+
+
+def test_a_batch_under_way_sees_one_version() -> None:
+    netns = Netns(router())
+    netns.add_route(Route(4, number("77.0.0.0"), 8, nexthops=[Nexthop("r0")]))
+    wanted = [number("77.1.2.3")]
+    with netns._one_version():
+        under_way = netns._version
+        held = netns.tables.fib4
+        copies = [array.copy() for array in held]
+        netns.add_route(Route(4, number("77.1.0.0"), 16, nexthops=[Nexthop("r1")]))
+        netns.add_route(Route(4, number("77.1.2.0"), 24, nexthops=[Nexthop("r2")]))
+        assert netns._version is under_way
+        assert all(np.array_equal(a, b) for a, b in zip(held, copies))
+        assert [netns.host.devices[d].name for _, _, d in answers(netns, 4, wanted)] == ["r2"]
+    assert netns._version is not under_way
+    inner = netns.tables.fib4
+    netns.del_route(Unwanted(4, number("77.1.2.0"), 24, 254))
+    assert netns.tables.fib4 is inner, "nobody looked: changed in place"
+    assert [netns.host.devices[d].name for _, _, d in answers(netns, 4, wanted)] == ["r1"]
+
+
+def test_what_a_change_costs_does_not_depend_on_the_table() -> None:
+    """A route in one of many slots: pages elsewhere stay where they are."""
+    netns = Netns(router())
+    for k in range(300):
+        netns.add_route(Route(4, number("77.0.0.0") + (k << 16), 16, nexthops=[Nexthop("r0")]))
+    netns.change(netns.host)
+    netns.add_route(Route(4, number("77.9.0.0"), 24, nexthops=[Nexthop("r1")]))
+    before = netns.tables.fib4.top.copy()
+    work = netns._fibs[4]._pool[T.POOL_WORK]
+    netns.add_route(Route(4, number("77.9.7.0"), 24, nexthops=[Nexthop("r1")]))
+    assert np.count_nonzero(netns.tables.fib4.top != before) <= 1
+    assert netns._fibs[4]._pool[T.POOL_WORK] - work < 8
+
+
+def test_a_route_that_is_refused_changes_nothing() -> None:
+    netns = Netns(router())
+    known = [r for r in netns.host.routes]
+    refused = [
+        Route(4, 0, 0, nexthops=[Nexthop(gateway=number("99.0.0.1"))]),
+        Route(6, 0, 0, nexthops=[  # half of it is fine
+            Nexthop(gateway=number("2001:db8:1::2")), Nexthop(gateway=number("4000::1")),
+        ]),
+    ]  # fmt: skip
+    for route in refused:
+        before = answers(netns, route.family, [number("9.9.9.9" if route.family == 4 else "9::9")])
+        with pytest.raises(ControlError):
+            netns.add_route(route)
+        assert list(map(id, netns.host.routes)) == list(map(id, known))
+        assert (
+            answers(netns, route.family, [number("9.9.9.9" if route.family == 4 else "9::9")])
+            == before
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ippath.fib.routes import RouteList, routes_of
+from ippath.fib.routes import RouteList, place_of, routes_of
 from ippath.model import Host, Route
 
 PREFIXES = [(0, 0), (0x0A000000, 8), (0x0A000000, 16), (0x0A010000, 16), (0x0A010200, 24)]
@@ -27,12 +27,20 @@ def whole(change: str, routes: RouteList, route: Route, at: int) -> None:
         routes[at % len(routes)] = route
     elif routes and change == "delete":
         del routes[at % len(routes)]
+    elif routes and change == "discard":
+        routes.discard(list(routes.singles())[at % len(routes)])
+    elif change == "arrange":  # two routes at one place, the new one last or first
+        there = routes.own(place_of(route))
+        there.insert(len(there) if at % 2 else 0, route)
+        routes.arrange(place_of(route), there)
 
 
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["append", "append", "insert", "replace", "delete"]),
+            st.sampled_from(
+                ["append", "append", "insert", "replace", "delete", "discard", "arrange", "arrange"]
+            ),
             routes(),
             st.integers(0, 9),
         ),
@@ -42,7 +50,17 @@ def whole(change: str, routes: RouteList, route: Route, at: int) -> None:
 def test_the_index_follows_every_change(changes) -> None:
     asked = RouteList()
     for change, route, at in changes:
+        before = {place: list(asked.at(*place)) for place in map(place_of, asked.singles())}
+        asked.take_changes()
         whole(change, asked, route, at)
+        noted = asked.take_changes()
+        assert len(asked) == len(list(asked.singles()))
+        if change in ("append", "discard", "arrange"):
+            assert noted is not None
+            for place in {*before, place_of(route)} - noted:
+                assert asked.at(*place) == before.get(place, [])
+        elif change == "insert":
+            assert noted is None, "anything may have changed"
         for prefix, plen in PREFIXES:
             found = asked.at(4, 254, prefix, plen)
             there = [r for r in asked if (r.table, r.prefix, r.plen) == (254, prefix, plen)]

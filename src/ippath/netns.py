@@ -235,24 +235,25 @@ class Netns:
         """
         with self._versions:
             places = routes_of(self.host).take_changes()
-            done = places is not None and all(
-                live.change(p for p in places or () if p.family == family)
-                for family, live in self._fibs.items()
+            followed = places is not None and all(
+                self._fibs[family].change([p for p in places if p.family == family])
+                for family in {place.family for place in places}
             )
-            if done:
+            if followed:
                 self._take_fibs()
-        if not done:
+        if not followed:
             self.change(self.host)
 
     def _take_fibs(self) -> None:
         """Go on with the Fibs as they are now."""
-        conf = self.tables.conf.copy()
-        self._set_route_guards(conf)
-        four, six = self._fibs[4].fib, self._fibs[6].fib
-        new_conf = not np.array_equal(conf, self.tables.conf)
-        if new_conf or four is not self.tables.fib4 or six is not self.tables.fib6:
-            conf = conf if new_conf else self.tables.conf
-            self.tables = self.tables._replace(conf=conf, fib4=four, fib6=six)
+        old, four, six = self.tables, self._fibs[4].fib, self._fibs[6].fib
+        conf, guards = old.conf, self._route_guards()
+        if any(conf[column] != value for column, value in guards.items()):
+            conf = conf.copy()
+            for column, value in guards.items():
+                conf[column] = value
+        if conf is not old.conf or four is not old.fib4 or six is not old.fib6:
+            self.tables = old._replace(conf=conf, fib4=four, fib6=six)
             self._tables_handle = tables_handle(self.tables)
         for name in [n for n in self._made if n.startswith(("route", "table", "nexthop"))]:
             del self._made[name]
@@ -596,7 +597,8 @@ class Netns:
         host, number = self.host, self._number
         conf = np.zeros(T.CONF_COLUMNS, np.int64)
         conf[T.CONF_RULES4], conf[T.CONF_RULES6] = host.custom_rules4, host.custom_rules6
-        self._set_route_guards(conf)
+        for column, value in self._route_guards().items():
+            conf[column] = value
         for column, family in ((T.CONF_DISSECT4, 4), (T.CONF_DISSECT6, 6)):
             conf[column] = any(
                 r.protocol or r.sport or r.dport for r in host.rules if r.family == family
@@ -659,12 +661,13 @@ class Netns:
                 conf[first + word] = halves(bits >> (64 * word) & 0xFFFFFFFFFFFFFFFF)[1]
         return conf
 
-    def _set_route_guards(self, conf: np.ndarray) -> None:
-        """What the packet path wants to know of all routes together."""
+    def _route_guards(self) -> dict[int, int]:
+        """What the packet path wants to know of all routes together: columns of `conf`."""
         four, six = self._fibs[4], self._fibs[6]
-        conf[T.CONF_REQUIRE_SRC6] = six.sourced
-        conf[T.CONF_USER_LOCAL4] = self.host.user_local_routes
-        conf[T.CONF_MULTIPATH4], conf[T.CONF_MULTIPATH6] = four.has_several, six.has_several
+        return {
+            T.CONF_REQUIRE_SRC6: six.sourced, T.CONF_USER_LOCAL4: int(self.host.user_local_routes),
+            T.CONF_MULTIPATH4: int(four.has_several), T.CONF_MULTIPATH6: int(six.has_several),
+        }  # fmt: skip
 
     def _early_demux(self) -> bool:
         """Whether early demux is on, and a socket is connected."""

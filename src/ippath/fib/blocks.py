@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,24 +55,23 @@ class RouteBlock:
         return found
 
     @functools.cached_property
-    def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
+    def _sorted(self) -> tuple[np.ndarray, memoryview, memoryview, dict[int, tuple[int, int]]]:
         """Rows by length and prefix, their halves, and where each length is."""
         high, low = self.prefix[:, 0], self.prefix[:, 1]
         rows = np.lexsort((low, high, self.plen))
         plens, first = np.unique(self.plen[rows], return_index=True)
         ends = np.append(first[1:], len(rows))
         spans = {int(n): (int(f), int(e)) for n, f, e in zip(plens, first, ends)}
-        return rows, high[rows], low[rows], spans
+        return rows, high[rows].data, low[rows].data, spans
 
     def rows_of(self, prefix: int, plen: int) -> list[int]:
         """Numbers of the routes to exactly this prefix."""
         rows, high, low, spans = self._sorted
         begin, end = spans.get(plen, (0, 0))
-        for keys, key in ((high, np.uint64(prefix >> 64)), (low, np.uint64(prefix & _LOW))):
-            part = keys[begin:end]
-            begin, end = (
-                begin + int(np.searchsorted(part, key, side)) for side in ("left", "right")
-            )
+        for keys, key in ((high, prefix >> 64), (low, prefix & _LOW)):
+            if begin < end and not keys[begin] == keys[end - 1] == key:
+                begin = bisect_left(keys, key, begin, end)
+                end = bisect_right(keys, key, begin, end)
         return [row for row in rows[begin:end].tolist() if row not in self.gone]
 
     def at(self, table: int, prefix: int, plen: int) -> list[Route]:

@@ -431,6 +431,7 @@ class FibBuilder:
         self.singles = [r for r in routes.singles() if r.family == self.family]
         self.blocks = [b.rest() for b in routes.blocks if b.family == self.family]
         columns = self._columns(self.singles, self.blocks)
+
         def add(table: int, *held: int) -> int:
             held = held or (table,)
             row = self.add_table(table, columns, np.flatnonzero(np.isin(columns.table, held)))

@@ -31,6 +31,7 @@ from ippath.tables import (
 
 LEAST, MOST = FLIP, ~FLIP  # words of flipped keys
 SPOT_PLACE, SPOT_CHUNK, BEGIN_HI, BEGIN_LO, END_HI, END_LO, SPOT_WORDS = range(7)
+NO_ROOM, OTHERS = -1, 1
 IN_TABLE = -1  # SPOT_PLACE: the page stands in the table's row
 
 
@@ -297,62 +298,82 @@ def _is_within(fib, six, at, r):
 
 @kernel
 def _replace_words(fib, six, table, r, old, new, s):
-    """Let intervals that say `old` say `new` within a range; returns whether there was room.
+    """Let intervals that say `old` say `new` within a range.
 
-    `r` is its first and its last key.  Giving back `old` for `new` undoes what was done in part.
+    `r` is its first and its last key.  Returns NO_ROOM, else whether any others lie within (OTHERS).
+    Giving back `old` for `new` undoes what was done in part.
     """
-    hi, lo = r[0], r[1]
+    hi, lo, seen = r[0], r[1], 0
     while True:
         _locate(fib, six, table, hi, lo, s)
-        if not _replace_in_page(fib, six, table, r, old, new, s):
-            return False
+        found = _replace_in_page(fib, six, table, r, old, new, s)
+        if found == NO_ROOM:
+            return NO_ROOM
+        seen |= found
         if not _is_before(s[END_HI], s[END_LO], r[2], r[3]):
-            return True
+            return seen
         hi, lo = _next(six, s[END_HI], s[END_LO])
+
+
+@kernel
+def _place_in_page(fib, six, first, count, hi, lo):
+    """The interval of a page that holds a key, or the first one if the key is before the page."""
+    low, size = first, count
+    while size > 1:
+        half = size >> 1
+        start_hi, start_lo = _start(fib, six, low + half)
+        if not _is_before(hi, lo, start_hi, start_lo):
+            low += half
+        size -= half
+    return low - first
 
 
 @kernel
 def _replace_in_page(fib, six, table, r, old, new, s):
     first, count = _page(fib, table, s)
     own = first >= fib.pool[POOL_BUILT]
-    begin, end = count, 0  # intervals to change
-    whole = True  # nobody needs one of them as it was
-    for k in range(count):
-        if fib.leaf[first + k] != old:
-            continue
+    begin = _place_in_page(fib, six, first, count, r[0], r[1])
+    k, seen, hit = begin, 0, False
+    whole = True  # nobody needs an interval that changes as it was
+    while k < count:
         hi, lo, end_hi, end_lo = _bounds(fib, six, first, count, k, s)
-        if _is_before(end_hi, end_lo, r[0], r[1]) or _is_before(r[2], r[3], hi, lo):
-            continue
-        begin, end = min(begin, k), k + 1
-        if own:
-            whole &= not (_is_before(hi, lo, r[0], r[1]) or _is_before(r[2], r[3], end_hi, end_lo))
+        if _is_before(r[2], r[3], hi, lo):
+            break
+        if fib.leaf[first + k] != old:
+            seen = OTHERS
         else:
-            whole &= _is_within(fib, six, first + k, r)
-    if end == 0:
-        return True
+            hit = True
+            if not own:
+                whole &= _is_within(fib, six, first + k, r)
+            elif _is_before(hi, lo, r[0], r[1]) or _is_before(r[2], r[3], end_hi, end_lo):
+                whole = False
+        k += 1
+    if not hit:
+        return seen
     fib.pool[POOL_WORK] += count
     if own or not whole:
-        if _rewrite(fib, six, table, r, old, new, first, count, own, s):
-            return True
+        if _rewrite(fib, six, table, r, old, new, first, count, begin, k, own, s):
+            return seen
         if not whole:
-            return False
-    for k in range(begin, end):
-        if fib.leaf[first + k] == old:
-            fib.leaf[first + k] = new
-    return True
+            return NO_ROOM
+    for at in range(first + begin, first + k):
+        if fib.leaf[at] == old:
+            fib.leaf[at] = new
+    return seen
 
 
 @kernel
-def _rewrite(fib, six, table, r, old, new, first, count, own, s):
-    """Write the page in hand anew, with intervals cut at the range and equal neighbours joined."""
+def _rewrite(fib, six, table, r, old, new, first, count, begin, end, own, s):
+    """Write the page in hand anew: intervals [begin, end) cut at the range, equal neighbours joined."""
     to = fib.pool[POOL_RUNS]
     if to + count + 2 > fib.leaf.shape[0]:
         return False
-    size = 0
-    for k in range(count):
+    _copy(fib, six, first, to, begin)
+    size = begin
+    for k in range(begin, end):
         word = fib.leaf[first + k]
         hi, lo, end_hi, end_lo = _bounds(fib, six, first, count, k, s)
-        if word != old or _is_before(end_hi, end_lo, r[0], r[1]) or _is_before(r[2], r[3], hi, lo):
+        if word != old:
             size = _push(fib, six, to, size, hi, lo, word)
             continue
         if _is_before(hi, lo, r[0], r[1]):
@@ -362,6 +383,11 @@ def _rewrite(fib, six, table, r, old, new, first, count, own, s):
         if _is_before(r[2], r[3], end_hi, end_lo):
             hi, lo = _next(six, r[2], r[3])
             size = _push(fib, six, to, size, hi, lo, old)
+    if end < count:
+        hi, lo = _start(fib, six, first + end)
+        size = _push(fib, six, to, size, hi, lo, fib.leaf[first + end])
+        _copy(fib, six, first + end + 1, to + size, count - end - 1)
+        size += count - end - 1
     at = first
     if not own or class_of(size) != class_of(count):
         at = _take_run(fib, size)
@@ -370,12 +396,18 @@ def _rewrite(fib, six, table, r, old, new, first, count, own, s):
         if own:
             _give_run(fib, first, count)
     if at != to:
-        for k in range(size):
-            if six:
-                fib.start_hi[at + k] = fib.start_hi[to + k]
-            fib.start_lo[at + k], fib.leaf[at + k] = fib.start_lo[to + k], fib.leaf[to + k]
+        _copy(fib, six, to, at, size)
     _set_page(fib, table, s, at, size)
     return True
+
+
+@kernel
+def _copy(fib, six, source, to, count):
+    """Copy intervals to where no others are."""
+    for k in range(count):
+        if six:
+            fib.start_hi[to + k] = fib.start_hi[source + k]
+        fib.start_lo[to + k], fib.leaf[to + k] = fib.start_lo[source + k], fib.leaf[source + k]
 
 
 @kernel
@@ -535,10 +567,10 @@ def _set_routes(fib, six, change, entries, rows, s):
     if node != NONE:
         old = _word_of(fib, node)
         if count == 0:
-            _adopt(fib, six, table, r, node, holder, s)
-            _replace_words(fib, six, table, r, old, _word_of(fib, holder), s)
-            _release(fib, node)
-            _give_rows(fib.pool, fib.node, fib.pool[POOL_BUILT_NODES], POOL_FREE_NODES, node, 1)
+            new = _word_of(fib, holder)
+            if _replace_words(fib, six, table, r, old, new, s):
+                _adopt(fib, six, table, r, node, holder, s)
+            _give_node(fib, node)
             return True
         _release(fib, node)
         _put_all(fib, node, change, entries, rows)
@@ -551,12 +583,18 @@ def _set_routes(fib, six, change, entries, rows, s):
     node = _take_rows(fib.pool, fib.node, POOL_NODES, POOL_FREE_NODES, 1)
     _put_all(fib, node, change, entries, rows)
     fib.node[node, NODE_PARENT] = holder
-    _adopt(fib, six, table, r, holder, node, s)
     old, new = _word_of(fib, holder), _word_of(fib, node)
-    if _replace_words(fib, six, table, r, old, new, s):
-        return True
-    _replace_words(fib, six, table, r, new, old, s)
-    _adopt(fib, six, table, r, node, holder, s)
+    done = _replace_words(fib, six, table, r, old, new, s)
+    if done == NO_ROOM:
+        _replace_words(fib, six, table, r, new, old, s)
+        _give_node(fib, node)
+        return False
+    if done:
+        _adopt(fib, six, table, r, holder, node, s)
+    return True
+
+
+@kernel
+def _give_node(fib, node):
     _release(fib, node)
     _give_rows(fib.pool, fib.node, fib.pool[POOL_BUILT_NODES], POOL_FREE_NODES, node, 1)
-    return False

@@ -120,7 +120,9 @@ class LiveFib:
             hi, lo = halves(place.prefix)
             changes.append((row, hi, lo, place.plen, len(entries), len(at)))
             for route in at:
-                entries.append((*halves(route.src), route.src_plen, builder.info(route), route.table))
+                entries.append(
+                    (*halves(route.src), route.src_plen, builder.info(route), route.table)
+                )
             routes += at
         if len(builder.info_rows) > 2 * self._built_infos + MOST_INFOS:
             return False
