@@ -9,7 +9,7 @@ import pytest
 
 from ippath.cli import main
 from ippath.config import HostErrors
-from ippath.fib.build import _Builder
+from ippath.fib.build import FibBuilder
 from ippath.netns import Netns
 from ippath.tables import DEV_MTU
 from ippath.verify.compare import compare
@@ -52,14 +52,14 @@ def _with_larger_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules do not look at the source."""
-    right = _Builder._rule_row
+    right = FibBuilder._rule_row
 
     def wrong(self, rule, *rest):
         from dataclasses import replace
 
         return right(self, replace(rule, src_plen=0, src=0), *rest)
 
-    monkeypatch.setattr(_Builder, "_rule_row", wrong)
+    monkeypatch.setattr(FibBuilder, "_rule_row", wrong)
 
 
 @pytest.mark.parametrize("plant", [_without_strictness, _with_larger_devices, _without_rules])

@@ -144,9 +144,9 @@ CASES: dict[str, Hinted] = {
     "ip -6 route add unreachable 3000::/16 from 2001:db8:5::/64 table 100;"
     " ip -6 route flush table 100": (True, True),
     "ip -6 route add 3000::/16 from 2001:db8:5::/64 dev r2; ip link set r2 down": (True, True),
-    "ip link add d0 type dummy; ip link set d0 up;"
+    "ip tuntap add d0 mode tun; ip link set d0 up;"
     " ip -6 route add 3000::/16 from 2001:db8:5::/64 dev d0": (True, False),
-    "ip link add d0 type dummy; ip link set d0 up;"
+    "ip tuntap add d0 mode tun; ip link set d0 up;"
     " ip -6 route add 3000::/16 from 2001:db8:5::/64 dev d0; ip link del d0": (True, True),
     # half-way: what was added before the failure goes again
     "ip -6 route add 3000::/16 from 2001:db8:5::/64 nexthop via 2001:db8:1::2 nexthop via 3001::1": (
