@@ -37,7 +37,7 @@ _STATE: dict[str, Any] = {
     "fqdir": T.FQDIR_COLUMNS, "fq": T.FQ_COLUMNS, "fq_bucket": 0, "fq_wheel": T.WHEEL_COLUMNS,
     "frag": T.FRAG_COLUMNS, "frag_link": 0, "frag_data": "bytes", "frag_misc": 0, "datagram": "bytes", "joined": 0, "pieces": 0, "overlaps": T.OVERLAP_COLUMNS,
     "lw": 0, "lowpan": "bytes", "context": T.CONTEXT_COLUMNS,
-    "skb": 0, "hint": 0,
+    "skb": 0, "hint": 0, "ahead": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
     "loop": T.LOOP_COLUMNS, "loop_data": "bytes",

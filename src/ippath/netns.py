@@ -722,6 +722,7 @@ class Netns:
             misc=misc,
             **self._new_arena(),
             skb=np.zeros(T.SKB_COLUMNS, np.int64),
+            ahead=np.full(T.AHEAD_ROWS, T.NONE, np.int64),
             hint=np.full(T.SKB_COLUMNS, T.NONE, np.int64),
             flow=np.zeros((4, T.FLOW_COLUMNS), np.int64),
             result=np.full((4, T.RES_COLUMNS), T.NONE, np.int64),

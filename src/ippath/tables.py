@@ -57,8 +57,9 @@ GROUP_FAMILY, GROUP_DEVICE, GROUP_HI, GROUP_LO, GROUP_COLUMNS = range(5)
     TABLE_TOP,  # of others: the place of the first level of the directory in `Fib.top`, or NONE
     TABLE_SHIFT,  # bits of an address (its high half) below that level
     TABLE_CHUNKS,  # large tables of IPv4 have chunks instead: their place in `Fib.top`, or NONE
+    TABLE_LARGE,  # too large for caches: what later packets need is asked for ahead of them
     TABLE_COLUMNS,
-) = range(6)  # fmt: skip
+) = range(7)  # fmt: skip
 PAGE_BITS = 24
 # chunks of a large table (ippath.fib.directory): bits of an address below a chunk and below its slots
 CHUNK_BITS, SLOT_BITS = 14, 8
@@ -205,6 +206,9 @@ POOL_WORDS = POOL_FREE_ROUTES + SIZE_CLASSES
     CHANGE_TABLE, CHANGE_HI, CHANGE_LO, CHANGE_PLEN, CHANGE_FIRST, CHANGE_COUNT, CHANGE_COLUMNS,
 ) = range(7)  # fmt: skip
 ENTRY_SRC_HI, ENTRY_SRC_LO, ENTRY_SRC_PLEN, ENTRY_INFO, ENTRY_TABLE, ENTRY_COLUMNS = range(6)
+
+
+AHEAD_ROWS = 16
 
 
 class OpenFib(NamedTuple):
@@ -459,6 +463,9 @@ class State(NamedTuple):
     lowpan: np.ndarray  # uint8[LOWPAN_BYTES]: the IPv6 packet that it holds
     context: np.ndarray  # [CONTEXTS, CONTEXT_COLUMNS]: prefixes known on both sides, set by control
     skb: np.ndarray  # the packet in hand, SKB_*
+    ahead: (
+        np.ndarray
+    )  # [AHEAD_ROWS] how far the search for later packets has come (ippath.rx.burst)
     hint: np.ndarray  # the route hint: its key and a copy of the packet's DST_* fields
     flow: np.ndarray  # [4, FLOW_COLUMNS]: look-up keys
     result: np.ndarray  # [4, RES_COLUMNS]: look-up results

@@ -64,7 +64,9 @@ class Fib(Workload):
         found = []
         for family, table in self._tables.items():
             found += self._of_family(family, table)
-        return found + full_router.variants(self._tables[4])
+        for table in self._tables.values():
+            found += full_router.variants(table)
+        return found
 
     def _of_family(self, family: int, table: Prefixes) -> list[Variant]:
         chance = np.random.default_rng(2)

@@ -17,7 +17,14 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.fib.blocks import RouteBlock
-from ippath.fib.directory import FIRST_BITS, chunks, directory, has_chunks
+from ippath.fib.directory import (
+    FIRST_BITS,
+    WORDS_OF_A_LINE,
+    chunks,
+    directory,
+    has_chunks,
+    is_large,
+)
 from ippath.fib.multipath import mix32
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
@@ -29,7 +36,6 @@ from ippath.model import (
 FLIP = -(1 << 63)
 _hash = plain(mix32)
 OBJECT_IDENTITY = 1 << 48  # keeps next hop objects apart from next hops of routes
-WORDS_OF_A_LINE = 8
 DIRECTORY_LEAST = 64  # tables with more intervals get a directory by the first 16 bits
 PREFERENCE = {"low": 1, "medium": 2, "high": 3}
 _ACTIONS = {
@@ -302,8 +308,9 @@ class FibBuilder:
         row[T.TABLE_PAGE] = first << T.PAGE_BITS | len(high)
         row[T.TABLE_TOP] = row[T.TABLE_CHUNKS] = T.NONE
         row[T.TABLE_SHIFT] = min(self.bits, 64) - FIRST_BITS
+        row[T.TABLE_LARGE] = int(is_large(self.bits, len(high)))
+        self._add("top", np.zeros(-self.sizes["top"] % WORDS_OF_A_LINE, np.int64))
         if has_chunks(self.bits, len(high)):
-            self._add("top", np.zeros(-self.sizes["top"] % WORDS_OF_A_LINE, np.int64))
             row[T.TABLE_CHUNKS] = self._add("top", chunks(low, first, self.sizes["top"]))
         elif len(high) > DIRECTORY_LEAST:
             place = self.sizes["top"]

@@ -25,6 +25,8 @@ from ippath import tables as T
 DENSE = 8  # starts that a search may be left with (and those of half a cache line cost nothing)
 MANY = 32  # the same in chunks, whose directories would cost more memory than they save time
 LARGE = 1 << 17  # intervals
+LARGE6 = 1 << 14  # of IPv6, whose searches read more of them
+WORDS_OF_A_LINE = 8  # of the cache; directories begin with one
 FIRST_BITS = 16  # bits of an address that the first level looks at
 _SIGN = 1 << 63
 
@@ -41,6 +43,11 @@ def directory(high: np.ndarray, low: np.ndarray, bits: int, first: int, place: i
 def has_chunks(bits: int, count: int) -> bool:
     """Is a table of so many intervals worth chunks?"""
     return bits == 32 and count >= LARGE
+
+
+def is_large(bits: int, count: int) -> bool:
+    """Is a table of so many intervals too large for caches?"""
+    return count >= (LARGE if bits == 32 else LARGE6)
 
 
 def chunks(low: np.ndarray, first: int, place: int) -> np.ndarray:
@@ -136,6 +143,7 @@ class _Directory:
         header[T.SUB_SHIFT] = shift
         header[T.SUB_BY_HIGH] = by_high
         header[T.SUB_HIGH] = self._stored(int(self.high[begin]))
+        self._take(np.zeros(-(self.place + self.size) % WORDS_OF_A_LINE, np.int64))
         at = self._take(np.concatenate([header, self._pages(inner, ends)]))
         self._refine(at + T.SUB_FIRST, 1, inner, begin + before, ends)
         return at

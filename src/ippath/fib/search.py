@@ -12,7 +12,7 @@ from ippath.jit import hot, kernel
 from ippath.prefix.bits import rank
 from ippath.tables import (
     CHUNK_BITS, CHUNK_CROWDED, LEAF_INFO_BITS, NONE, PAGE_BITS, ROUTE_NODE, SLOT_BITS, SUB_BASE,
-    SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH, SUB_LAST, SUB_SHIFT, TABLE_CHUNKS, TABLE_PAGE,
+    SUB_BY_HIGH, SUB_FIRST, SUB_HELD, SUB_HIGH, SUB_LAST, SUB_SHIFT, TABLE_CHUNKS, TABLE_LARGE, TABLE_PAGE,
     TABLE_SHIFT, TABLE_TOP,
 )  # fmt: skip
 from ippath.wire.memory import prefetch
@@ -39,18 +39,23 @@ def _descend4(top, place, address):
 def _descend6(top, place, hi, lo):
     """The same for an IPv6 address whose halves have their sign bits flipped."""
     while True:
-        base, end, high = top[place + SUB_BASE], top[place + SUB_LAST], top[place + SUB_HIGH]
-        if top[place + SUB_BY_HIGH]:
-            key, below = hi, hi < base
-        else:
-            key, below = (lo if hi == high else end), hi < high or (hi == high and lo < base)
-        if below:
-            return top[place + SUB_HELD]
-        step = (min(key, end) - base) >> top[place + SUB_SHIFT]
-        page = top[place + SUB_FIRST + step]
+        page = top[_entry6(top, place, hi, lo)]
         if page >= 0:
             return page
         place = -page
+
+
+@kernel
+def _entry6(top, place, hi, lo):
+    """The place of the word for such an address in one directory."""
+    base, end, high = top[place + SUB_BASE], top[place + SUB_LAST], top[place + SUB_HIGH]
+    if top[place + SUB_BY_HIGH]:
+        key, below = hi, hi < base
+    else:
+        key, below = (lo if hi == high else end), hi < high or (hi == high and lo < base)
+    if below:
+        return place + SUB_HELD
+    return place + SUB_FIRST + ((min(key, end) - base) >> top[place + SUB_SHIFT])
 
 
 @kernel
@@ -112,6 +117,46 @@ def search4(fib, table, address):
             low += half
         size -= half
     return fib.leaf[low]
+
+
+@hot
+def large6(h):
+    """The first IPv6 table that is worth asking ahead for, or NONE."""
+    table = h.fib6.table
+    for row in range(table.shape[0]):
+        if table[row, TABLE_LARGE] and table[row, TABLE_TOP] != NONE:
+            return row
+    return NONE
+
+
+@hot
+def fetch_slot6(fib, table, hi):
+    """Ask for the word of an address's slot in the first level; returns its place."""
+    at = fib.table[table, TABLE_TOP] + ((hi >> fib.table[table, TABLE_SHIFT]) & 0xFFFF)
+    prefetch(fib.top, at << 3)
+    return at
+
+
+@hot
+def fetch_word6(fib, at):
+    """Ask for what the word at `at` leads to: a directory, whose place it returns, or a page (NONE)."""
+    word = fib.top[at]
+    if word < 0:
+        prefetch(fib.top, -word << 3)
+        return -word
+    first, count = word >> PAGE_BITS, word & PAGE_COUNT
+    for end in (first, first + count - 1):
+        prefetch(fib.start_hi, end << 3)
+        prefetch(fib.leaf, end << 3)
+    return NONE
+
+
+@hot
+def fetch_entry6(fib, place, hi, lo):
+    """Ask for the word of an address in the directory at `place`; returns its place."""
+    at = _entry6(fib.top, place, hi ^ FLIP, lo ^ FLIP)
+    prefetch(fib.top, at << 3)
+    return at
 
 
 @hot

@@ -17,7 +17,9 @@ packet came more than `receive_list_gap` later; a route hint never outlives its 
 from __future__ import annotations
 
 from ippath.batch import DIRECTION_LOOPED, DIRECTION_OUT
-from ippath.fib.search import chunks4, fetch_chunk4, fetch_leaf4
+from ippath.fib.search import (
+    chunks4, fetch_chunk4, fetch_entry6, fetch_leaf4, fetch_slot6, fetch_word6, large6,
+)  # fmt: skip
 from ippath.frag.conntrack6 import nf_ct_frag6_gather
 from ippath.frag.expire import expire_due
 from ippath.frag.ipv4 import USER_CONNTRACK_IN, ip_defrag
@@ -56,6 +58,7 @@ from ippath.rx.rate_limit import SECOND, find_peer, peer_allows
 from ippath.rx.route_input4 import ip_extract_route_hint, route_input4
 from ippath.rx.route_input6 import ip6_extract_route_hint, route_input6
 from ippath.tables import (
+    AHEAD_ROWS,
     COLLECT_CALLS, COLLECT_SENT, COLLECT_TAKEN, CONF_CONNTRACK_DEFRAG, CONF_LIST, CONF_LIST_GAP_NS,
     DEVSTAT_RX_DROPPED, DEV_DROP_UNICAST_L2_4, DEV_FORWARDING4, DST_ERROR, DST_IDENTITY, DST_LOCAL,
     DST_NH, DST_ROUTE, DST_RULE, DST_TYPE, EACCES, EHOSTUNREACH, EINVAL, ENETUNREACH, FLAG_HINTED,
@@ -76,7 +79,8 @@ from ippath.wire.icmp import (
 )  # fmt: skip
 from ippath.wire.ieee802154 import is_ieee802154
 from ippath.wire.ipv4 import DESTINATION, HEADER
-from ippath.wire.memory import load32be, prefetch
+from ippath.wire.ipv6 import DESTINATION as DESTINATION6
+from ippath.wire.memory import load32be, load64be, prefetch
 
 # room that one packet may need in the output arena: 64 KiB cut into the smallest fragments
 OUT_RESERVE_BYTES = 1 << 20
@@ -86,7 +90,10 @@ LARGEST = (1 << 63) - 1
 OUTSIDE = -1  # a packet lies outside the arena: nothing was received
 AHEAD = 16  # packets: how far ahead frames are fetched into the cache
 CHUNK_AHEAD, LEAF_AHEAD = 12, 8  # and what a large table has for their destinations
-DESTINATION_SIZE = 4
+DESTINATION_SIZE, DESTINATION6_SIZE = 4, 16
+# a search in a large IPv6 table has so many steps that are asked for, STEP packets apart
+STEPS6, STEP6 = 6, 2
+FIRST6 = 14  # packets: how far ahead the first one is
 ERROR_ROUTE_BURST = 5  # ip_rt_error_burst / ip_rt_error_cost
 
 
@@ -377,6 +384,34 @@ def fetch_routes(h, data, chunks, offset, row, end, from_start):
     fetch_leaf4(h.fib4, chunks, sooner)
 
 
+@hot
+def _destination6_ahead(data, begin, from_start):
+    """The halves of the destination of a later packet, if it is like the one before."""
+    at = begin + from_start + DESTINATION6
+    if at + DESTINATION6_SIZE > data.shape[0]:
+        return 0, 0
+    return load64be(data, at), load64be(data, at + 8)
+
+
+@hot
+def fetch_routes6(h, s, data, table, offset, row, end, from_start):
+    """The same for a large IPv6 table: each packet's search goes on by a step every other packet."""
+    fib, ahead = h.fib6, s.ahead
+    later = row + FIRST6
+    hi, lo = _destination6_ahead(data, offset[min(later, end - 1)], from_start)
+    ahead[later & (AHEAD_ROWS - 1)] = fetch_slot6(fib, table, hi)
+    for step in range(1, STEPS6):
+        later -= STEP6
+        place = later & (AHEAD_ROWS - 1)
+        if ahead[place] == NONE:
+            continue
+        if step & 1:
+            ahead[place] = fetch_word6(fib, ahead[place])
+        else:
+            hi, lo = _destination6_ahead(data, offset[min(later, end - 1)], from_start)
+            ahead[place] = fetch_entry6(fib, ahead[place], hi, lo)
+
+
 @entry
 def receive_burst(
     tables, state, arena, offset, length, wire_length, time_ns, link_type, capture_device,
@@ -404,6 +439,10 @@ def receive_burst(
     list_gap = h.conf[CONF_LIST_GAP_NS]
     collect = misc[MISC_COLLECT]
     one_cause = misc[MISC_ONE_CAUSE]
+    large = large6(h)
+    if large != NONE:
+        for place in range(AHEAD_ROWS):
+            s.ahead[place] = NONE
     chunks, from_start = chunks4(h), 0  # bytes before the IP header of the packet before
     for row in range(begin, end):
         if (collect or misc[MISC_LOOP_ROWS]) and not _has_room(h, s, collect):
@@ -412,6 +451,8 @@ def receive_burst(
             return row
         if chunks != NONE:
             fetch_routes(h, data, chunks, offset, row, end, from_start)
+        if large != NONE:
+            fetch_routes6(h, s, data, large, offset, row, end, from_start)
         ahead = offset[min(row + AHEAD, end - 1)]
         prefetch(data, ahead)
         prefetch(data, ahead + 63)
