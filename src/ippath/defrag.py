@@ -309,6 +309,7 @@ def bare_state(seed: int, overlaps: bool) -> T.State:
         misc=np.zeros(T.MISC_COLUMNS, np.int64),
         **arena,
         skb=np.zeros(T.SKB_COLUMNS, np.int64),
+        ahead=np.full(T.AHEAD_ROWS, T.NONE, np.int64),
         hint=np.zeros(T.SKB_COLUMNS, np.int64),
         flow=none(T.FLOW_COLUMNS),
         result=none(T.RES_COLUMNS),
