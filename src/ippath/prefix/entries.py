@@ -18,6 +18,7 @@ from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
 from ippath.wire.memory import load64be, store64be
 
+MAPPED = NOT_THERE - 1
 MAPPED_WORD = 0xFFFF  # upper half of the second word of ::ffff:0:0/96
 
 
@@ -32,7 +33,9 @@ def is_mapped(hi, lo):
 
 @short_entry
 def find_one(handle, hi, lo):
-    """The node of the longest prefix of an address, or NOT_THERE."""
+    """The node of the longest prefix of an address, NOT_THERE, or MAPPED: it is IPv4 within IPv6."""
+    if is_mapped(hi, lo):
+        return MAPPED
     t = open_prefixes(handle)
     node = find(t, hi, lo)
     return node if node or nodes.has_value(t, 0) else NOT_THERE

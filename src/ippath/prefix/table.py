@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ippath.jit import COMPILED
+from ippath.jit import COMPILED, direct
 from ippath.prefix import columns, entries, text
 from ippath.prefix.aggregation import DEEPEST
 from ippath.prefix.blocks import SCRATCH
@@ -26,7 +26,9 @@ from ippath.prefix.store import EVERY_LENGTH, Owner, Store
 FEW = 1000  # changes that are made in place; more are made on a copy, beside the readers
 TEXTS_AT_ONCE = 1 << 14  # keys that are turned into text together when a table is walked through
 _UNSET: Any = object()
-_ONE_IPV4, _ONE_IPV6 = Struct(">i"), Struct(">qq")
+# a look-up of one address takes as long as ten of these are looked up in their modules
+_packed, _INET, _INET6 = socket.inet_pton, int(socket.AF_INET), int(socket.AF_INET6)
+_one_number, _two_words = Struct(">i").unpack, Struct(">qq").unpack
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -41,6 +43,14 @@ def _missing_of(dtype: np.dtype) -> Any:
     if dtype.kind == "u":
         return dtype.type(np.iinfo(dtype).max)
     return np.zeros((), dtype)[()]
+
+
+def _find_one(handle: Any, hi: int, lo: int) -> int:
+    """The first look-up of one address: those after it call compiled code without a look at types."""
+    global _find_one
+    node = entries.find_one(handle, hi, lo)
+    _find_one = direct(entries.find_one)  # type: ignore[assignment]
+    return node
 
 
 class PrefixTable(MutableMapping):
@@ -108,25 +118,20 @@ class PrefixTable(MutableMapping):
         if address.__class__ is str:
             try:
                 if ":" in address:
-                    hi, lo = _ONE_IPV6.unpack(socket.inet_pton(socket.AF_INET6, address))
+                    hi, lo = _two_words(_packed(_INET6, address))
                     store = self._six
-                    if hi == 0 and lo >> 32 == entries.MAPPED_WORD:
-                        refuse(address, text.MAPPED)
                 else:
-                    hi = _ONE_IPV4.unpack(socket.inet_pton(socket.AF_INET, address))[0] << 32
-                    lo, store = 0, self._four
+                    hi, lo, store = _one_number(_packed(_INET, address))[0] << 32, 0, self._four
             except (OSError, ValueError):
                 return self._lookup_key(address, default)
-            if store.family == self._other:
-                return self._lookup_key(address, default)
             changes = store.changes
-            if COMPILED and not changes & 1:
-                node = entries.find_one(store.handle, hi, lo)
-                if node < 0:
-                    value = self.missing if default is _UNSET else default
-                else:
+            if COMPILED and not (changes & 1 or (self._other and self._other == store.family)):
+                node = _find_one(store.handle, hi, lo)
+                if node >= 0:
                     value = store.values[node]
-                if store.changes == changes:
+                else:
+                    value = self.missing if default is _UNSET else default
+                if store.changes == changes and node != entries.MAPPED:
                     return value
             return self._lookup_key(address, default)
         if columns.is_column(address):
