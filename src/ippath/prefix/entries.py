@@ -12,7 +12,7 @@ from ippath.jit import entry, hot, kernel, short_entry
 from ippath.prefix import aggregation, chunks, lines, nodes, ranges, soundness, text
 from ippath.prefix.bits import host_bits
 from ippath.prefix.blocks import (
-    ACTIVE, BLOCK, CHUNK, HI, LATER, LO, NODE, ROW, find_block, find_block4,
+    ACTIVE, BLOCK, CHUNK, HI, LATER, LO, NODE, ROW, fetch_ways, find_block, find_block4,
 )  # fmt: skip
 from ippath.prefix.chunks import find, has_room
 from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
@@ -340,31 +340,40 @@ def find_exact(handle, hi, lo, length, found):
 
 
 @entry
-def put_many(handle, hi, lo, length, found, begin, numbered):
+def put_many(handle, hi, lo, length, found, begin, numbered, scratch):
     """Insert prefixes one by one from row `begin`; returns the row that found no room, or the count.
 
     `numbered`: row k gets node k + 1, for an empty table whose nodes are set aside.
     """
-    t, found = open_prefixes(handle), open_rows(found)
+    t, found, s = open_prefixes(handle), open_rows(found), open_rows(scratch)
     hi, lo, length = open_column(hi), open_column(lo), open_column(length)
-    for k in range(begin, found.shape[0]):
-        node, _ = _put(t, hi[k], lo[k], length[k], (k + 1) if numbered else 0)
-        if node == NO_ROOM:
-            return k
-        found[k] = node
-    return found.shape[0]
+    count = found.shape[0]
+    for first in range(begin, count, BLOCK):
+        last = min(first + BLOCK, count)
+        if not numbered:
+            fetch_ways(t, hi, lo, first, last - first, s)
+        for k in range(first, last):
+            node, _ = _put(t, hi[k], lo[k], length[k], (k + 1) if numbered else 0)
+            if node == NO_ROOM:
+                return k
+            found[k] = node
+    return count
 
 
 @entry
-def drop_many(handle, hi, lo, length, found, begin):
+def drop_many(handle, hi, lo, length, found, begin, scratch):
     """Remove prefixes one by one from row `begin`; returns the row that found no room, or the count."""
-    t, found = open_prefixes(handle), open_rows(found)
+    t, found, s = open_prefixes(handle), open_rows(found), open_rows(scratch)
     hi, lo, length = open_column(hi), open_column(lo), open_column(length)
-    for k in range(begin, found.shape[0]):
-        if not has_room(t, length[k]):
-            return k
-        found[k] = _drop(t, hi[k], lo[k], length[k])
-    return found.shape[0]
+    count = found.shape[0]
+    for first in range(begin, count, BLOCK):
+        last = min(first + BLOCK, count)
+        fetch_ways(t, hi, lo, first, last - first, s)
+        for k in range(first, last):
+            if not has_room(t, length[k]):
+                return k
+            found[k] = _drop(t, hi[k], lo[k], length[k])
+    return count
 
 
 @entry

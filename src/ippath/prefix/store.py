@@ -292,10 +292,12 @@ class Store:
     ) -> None:
         """Insert or replace prefixes, the later of equal ones last; `numbered`: rows are nodes 1 to n."""
         self._forget_derived()
-        found = np.zeros(len(hi), np.int32)
+        found, scratch = np.zeros(len(hi), np.int32), np.empty(SCRATCH, np.int64)
         done = 0
         while done < len(hi):
-            done = entries.put_many(self.handle, hi, lo, length, found, done, int(numbered))
+            done = entries.put_many(
+                self.handle, hi, lo, length, found, done, int(numbered), scratch
+            )
             if done < len(hi):
                 self.make_room(int(length[done]))
         self._make_room_for_values()
@@ -304,10 +306,10 @@ class Store:
     def drop_many(self, hi: np.ndarray, lo: np.ndarray, length: np.ndarray) -> int:
         """Remove those of the prefixes that are there; returns how many were."""
         self._forget_derived()
-        found = np.zeros(len(hi), np.int32)
+        found, scratch = np.zeros(len(hi), np.int32), np.empty(SCRATCH, np.int64)
         before, done = len(self), 0
         while done < len(hi):
-            done = entries.drop_many(self.handle, hi, lo, length, found, done)
+            done = entries.drop_many(self.handle, hi, lo, length, found, done, scratch)
             if done < len(hi):
                 self.make_room(int(length[done]))
         self.values[found[found >= 0]] = self.missing
