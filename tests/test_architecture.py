@@ -32,7 +32,7 @@ WORLDS = {
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
     "socket": CONTROL, "lab": CONTROL, "aio": EDGES,
     "learned": CONTROL, "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "lowpan": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
-    "census": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
+    "census": EDGES, "pmtu": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "verify": EDGES, "__main__": EDGES,
 }  # fmt: skip
 RANK = {PATH: 0, CONTROL: 1, EDGES: 2}

@@ -13,6 +13,7 @@ COMMANDS = {
     "replay": ("replay", "replay", "Run captures through a host: what happened to each packet."),
     "explain": ("explain", "explain", "Say of one packet which checks decided, and why."),
     "route": ("route", "route", "Ask a host for routes, as `ip route get` and `ip route show` do."),
+    "pmtu": ("pmtu", "pmtu", "Find paths with a smaller MTU, and black holes."),
     "defrag": ("defrag", "defrag", "Put datagrams together that come in fragments."),
     "info": ("info", "info", "Count what is in a capture, without any host."),
     "verify": ("verify", "verify", "Compare with the running kernel, packet by packet."),

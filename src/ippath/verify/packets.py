@@ -81,13 +81,21 @@ def udp(
     return Upper(protocol, build)
 
 
-def tcp(sport: int = 1000, dport: int = 2000, *, flags: int = 2, seq: int = 1) -> Upper:
-    """A TCP segment without data or options."""
+def tcp(
+    sport: int = 1000,
+    dport: int = 2000,
+    *,
+    flags: int = 2,
+    seq: int = 1,
+    ack: int = 0,
+    payload: bytes = b"",
+) -> Upper:
+    """A TCP segment without options."""
 
     def build(src: bytes, dst: bytes) -> bytes:
-        head = struct.pack("!HHIIBBHHH", sport, dport, seq, 0, 0x50, flags, 1000, 0, 0)
-        value = checksum(_pseudo(src, dst, 6, len(head)) + head)
-        return head[:16] + struct.pack("!H", value) + head[18:]
+        head = struct.pack("!HHIIBBHHH", sport, dport, seq, ack, 0x50, flags, 1000, 0, 0)
+        value = checksum(_pseudo(src, dst, 6, len(head) + len(payload)) + head + payload)
+        return head[:16] + struct.pack("!H", value) + head[18:] + payload
 
     return Upper(6, build)
 
