@@ -15,7 +15,7 @@ from ippath.prefix.blocks import (
     ACTIVE, BLOCK, CHUNK, HI, LATER, LO, NODE, ROW, fetch_ways, find_block, find_block4,
 )  # fmt: skip
 from ippath.prefix.chunks import find, has_room
-from ippath.prefix.layout import META_COUNT, NO_ROOM, NOT_THERE
+from ippath.prefix.layout import LARGE_TOP, META_COUNT, NO_ROOM, NOT_THERE
 from ippath.wire.memory import load64be, store64be
 
 MAPPED = NOT_THERE - 1
@@ -137,11 +137,13 @@ def take_by_lines(handle, cache_lines, words, values, direct, addresses, found, 
     cache_lines, words, values = open_column(cache_lines), open_column(words), open_column(values)
     s = open_rows(scratch)
     count, waiting = found.shape[0], 0
-    width = lines.NUMBERS * words.shape[0] // cache_lines.shape[0]
+    width = words.shape[0] >> (LARGE_TOP - 6)
+    short = 8 * cache_lines.shape[0] >> lines.SHORT_SHIFT == 1 << (LARGE_TOP - 6)
+    shift = lines.SHORT_SHIFT if short else lines.LONG_SHIFT
     for k in range(count):
-        lines.fetch(cache_lines, addresses[min(k + lines.AHEAD, count - 1)] & 0xFFFFFFFF)
+        lines.fetch(cache_lines, addresses[min(k + lines.AHEAD, count - 1)] & 0xFFFFFFFF, shift)
         address = addresses[k] & 0xFFFFFFFF
-        at = lines.place(cache_lines, address, width)
+        at = lines.place(cache_lines, address, shift, width)
         if at >= 0:
             found[k] = words[at] if direct else values[words[at]]
             continue

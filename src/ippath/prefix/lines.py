@@ -15,8 +15,8 @@ from ippath.prefix.blocks import ACTIVE, HI, LATER, LO, find_block
 from ippath.prefix.layout import LARGE_TOP
 from ippath.wire.memory import prefetch
 
-LINE_SHIFT = 6  # a line has 64 bytes
-NUMBERS = 8  # of 64 bits
+# bytes of a line: 24 words of one byte are enough for most, so that twice as many lines stay in caches
+SHORT_SHIFT, LONG_SHIFT = 5, 6
 NO_WORDS = 1  # bit 0
 AHEAD = 64  # addresses: how far ahead lines are fetched into the cache
 BELOW = 32 - LARGE_TOP  # bits of an address below its slot
@@ -28,38 +28,38 @@ def fill(t, lines, words, values, direct):
 
     `direct`: a word is a value, else it is a node.
     """
-    chunks = lines.shape[0] // NUMBERS
-    width = words.shape[0] // chunks
-    bits_in_words = width // NUMBERS
+    chunks = 1 << (LARGE_TOP - 6)
+    numbers, width = lines.shape[0] // chunks, words.shape[0] // chunks
+    bits_in_words = width // numbers
     for chunk in range(chunks):
         bits, at = t.chunk[2 * chunk], t.chunk[2 * chunk + 1]
         count, to = popcount(bits) + 1, chunk * width + bits_in_words
         if bits_in_words + count > width:
-            lines[NUMBERS * chunk] = NO_WORDS
+            lines[numbers * chunk] = NO_WORDS
             continue
-        lines[NUMBERS * chunk] = bits
+        lines[numbers * chunk] = bits
         for k in range(count):
             node = t.leaf[at + k]
             if node < 0:
-                lines[NUMBERS * chunk] = NO_WORDS
+                lines[numbers * chunk] = NO_WORDS
                 break
             words[to + k] = values[node] if direct else node
 
 
 @hot
-def fetch(lines, address):
-    """Ask for the line of an address of 32 bits."""
-    prefetch(lines, address >> (BELOW + 6) << LINE_SHIFT)
+def fetch(lines, address, shift):
+    """Ask for the line of an address of 32 bits; lines have 1 << shift bytes."""
+    prefetch(lines, address >> (BELOW + 6) << shift)
 
 
 @hot
-def place(lines, address, width):
+def place(lines, address, shift, width):
     """Where among the words the one for this address is, or -1: look it up in the chunks."""
     line = address >> (BELOW + 6)
-    bits = lines[NUMBERS * line]
+    bits = lines[line << (shift - 3)]
     if bits & NO_WORDS:
         return -1
-    return width * line + width // NUMBERS + rank(bits, (address >> BELOW) & 63)
+    return width * line + (width >> (shift - 3)) + rank(bits, (address >> BELOW) & 63)
 
 
 @kernel

@@ -156,7 +156,8 @@ class Store:
             return arranged(ends[:count], values[words] if direct else words.astype(kind), longer)
         if self.arrays.meta[META_TOP] != LARGE_TOP:
             return None
-        own = zeros(lines.NUMBERS * top_chunks(LARGE_TOP), np.int64)
+        shift = lines.SHORT_SHIFT if values.itemsize == 1 else lines.LONG_SHIFT
+        own = zeros(top_chunks(LARGE_TOP) << (shift - 3), np.int64)
         entries.fill_lines(self.handle, own, own.view(kind), values, direct)
         return own
 
