@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ippath import PrefixTable
+from ippath.bench.full_tables import full_table
 from ippath.jit import COMPILED
 from ippath.prefix import columns
 
@@ -762,3 +763,60 @@ def test_readers_see_one_version_while_a_writer_changes_the_table() -> None:
             reader.join()
     assert not wrong
     assert table.lookup("10.0.0.1") == turn
+
+
+# --- what went wrong for people elsewhere ------------------------------------------------------------
+# pytricia issues 16, 18 and 20, py-radix issue 39
+
+
+def test_a_prefix_is_looked_up_with_its_length() -> None:
+    """A shorter prefix is not found by what lies within it, a longer one not by its first address."""
+    table = PrefixTable({"10.0.0.0/8": "site", "10.1.0.0/16": "lab", "2001:db8::/32": "six"})
+    assert [table.lookup(p) for p in ("10.1.0.0/16", "10.0.0.0/15", "10.1.0.0/24", "10.0.0.0/7")] == [
+        "lab", "site", "lab", None,
+    ]  # fmt: skip
+    assert table.get("10.1.0.0/24") is None and "10.1.0.0/24" not in table
+    assert table.lookup("2001:db8::/32") == "six" and table.lookup("2001:db8::/31") is None
+    for wrong in ("10.1.2.3/33", "10.1.2.3/16", "2001:db8::/129"):
+        with pytest.raises(ValueError):
+            table.lookup(wrong)
+
+
+def test_columns_of_text_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = PrefixTable({"10.0.0.0/8": 4, "2001:db8::/32": 6}, dtype=np.int16)
+    texts = [f"10.{k % 256}.0.{k % 199}" for k in range(300)] + [
+        f"2001:db8::{k:x}" for k in range(300)
+    ]
+
+    def refused(*given: Any) -> None:
+        raise AssertionError("one key was read in Python")
+
+    monkeypatch.setattr("ippath.prefix.columns.key_of", refused)
+    monkeypatch.setattr("ippath.prefix.table.key_of", refused)
+    for column in (texts, pa.array(texts), np.array(texts), pa.array(texts).dictionary_encode()):
+        assert table.lookup(column).tolist() == [4] * 300 + [6] * 300
+
+
+def test_a_pickled_table_goes_on_as_a_table() -> None:
+    """No freezing first, nothing lost, and both change on their own."""
+    table = PrefixTable({"10.0.0.0/8": {"as": 64500}, "2001:db8::/32": "six"})
+    again = pickle.loads(pickle.dumps(table))
+    again["10.1.0.0/16"] = table["10.2.0.0/16"] = 1
+    assert again.lookup("10.0.0.1") == {"as": 64500} and again.lookup("10.1.0.1") == 1
+    assert list(table) == ["10.0.0.0/8", "10.2.0.0/16", "2001:db8::/32"] and len(again) == 3
+
+
+@pytest.mark.parametrize("family, count, most", [(4, 1_000_000, 64), (6, 230_000, 140)])
+def test_a_full_table_is_small(family: int, count: int, most: int) -> None:
+    """At most so many bytes for each prefix, all that look-ups are made quicker by included."""
+    count = count if COMPILED else count // 100
+    held = full_table(family, count)
+    keys = held.addresses(held.key)
+    table = PrefixTable.from_arrays(keys, held.value, held.length, dtype=np.uint8, missing=0)
+    with mock.patch("ippath.prefix.store.MANY_ASKED", 0):
+        found = table.lookup(keys)
+    assert len(table) == count and (found > 0).all()
+    fixed = 6e6  # the top, whatever the table holds
+    assert table.nbytes < most * count + (0 if COMPILED else fixed)
+    sizes = {a.nbytes for s in (table._four, table._six) for a in s.arrays}
+    assert sum(sizes) < 2 * most * count + fixed, "memory is not set aside beyond need"
