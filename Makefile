@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 
 # tests of the edges and of the control side, which is never compiled: once is enough
 EDGES := $(addprefix tests/test_, $(addsuffix .py, cli packaging architecture bench verify aio \
-	host_file snapshot ss infer route_changes route_import bulk_routes prefix_docs))
+	host_file snapshot ss infer route_changes route_import bulk_routes prefix_docs frames))
 
 help:
 	@sed -n 's/^# //p' Makefile | head -6

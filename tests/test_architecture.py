@@ -30,7 +30,7 @@ WORLDS = {
     "prefix.table": CONTROL, "prefix.saved": CONTROL,
     "model": CONTROL, "switches": CONTROL,
     "config": CONTROL, "netns": CONTROL, "verdicts": CONTROL, "explain": CONTROL,
-    "socket": CONTROL, "lab": CONTROL, "aio": EDGES,
+    "socket": CONTROL, "lab": CONTROL, "aio": EDGES, "frames": EDGES,
     "learned": CONTROL, "route_get": CONTROL, "route_why": CONTROL, "defrag": CONTROL, "lowpan": CONTROL, "verdict_rows": CONTROL, "address_texts": CONTROL,
     "census": EDGES, "pmtu": EDGES, "capture": EDGES, "device": EDGES, "cli": EDGES, "report": EDGES,
     "bench": EDGES, "verify": EDGES, "__main__": EDGES,
