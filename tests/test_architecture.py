@@ -24,7 +24,7 @@ WORLDS = {
     "frag": PATH, "neigh": PATH,
     "fib.blocks": CONTROL, "fib.build": CONTROL, "fib.control": CONTROL, "fib.directory": CONTROL, "fib.reference": CONTROL,
     "fib.gateways": CONTROL, "fib.live": CONTROL, "fib.nexthops": CONTROL, "fib.placing": CONTROL, "fib.refused": CONTROL,
-    "fib.routes": CONTROL, "fib.sysctl": CONTROL,
+    "fib.routes": CONTROL, "fib.vrf": CONTROL, "fib.sysctl": CONTROL,
     "prefix": PATH,
     "prefix.store": CONTROL, "prefix.keys": CONTROL, "prefix.columns": CONTROL,
     "prefix.table": CONTROL, "prefix.saved": CONTROL,

@@ -83,7 +83,7 @@ class Device:
     @property
     def asks_neighbours(self) -> bool:
         """Whether link-level addresses are asked for, and solicited-node groups joined (not NOARP)."""
-        return not (self.raw_ip or self.kind == "loopback" or self.noarp)
+        return not (self.raw_ip or self.kind in ("loopback", "vrf") or self.noarp)
 
 
 @dataclass

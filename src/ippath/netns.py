@@ -32,6 +32,7 @@ from ippath.frag.arena import (
 )  # fmt: skip
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.fib.routes import routes_of
+from ippath.fib.vrf import vrf_of
 from ippath.handles import state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
@@ -415,7 +416,12 @@ class Netns:
         row[T.DEV_HAS6] = int(device.speaks6)
         row[T.DEV_RAW_IP] = int(device.raw_ip)
         row[T.DEV_NOARP] = int(not device.asks_neighbours)
-        row[T.DEV_MASTER] = T.NONE
+        vrf = vrf_of(self.host, device)
+        row[T.DEV_MASTER] = T.NONE if vrf is None else self._device_rows[vrf.name]
+        row[T.DEV_VRF_TABLE4] = row[T.DEV_VRF_TABLE6] = T.NONE
+        if vrf is device:
+            row[T.DEV_VRF_TABLE4] = self._fibs[4].row_of(device.vrf_table)
+            row[T.DEV_VRF_TABLE6] = self._fibs[6].row_of(device.vrf_table)
         row[T.DEV_GROUP] = device.group
         row[T.DEV_CARRIER] = int(device.carrier)
         for column, name in (
@@ -620,6 +626,7 @@ class Netns:
         conf[T.CONF_ICMP6_ECHO_IGNORE_ANYCAST] = number("net.ipv6.icmp.echo_ignore_anycast", 0)
         conf[T.CONF_ANYCAST_SRC_ECHO6] = number("net.ipv6.anycast_src_echo_reply", 0)
         conf[T.CONF_ANYCAST_AS_UNICAST6] = number("net.ipv6.icmp.error_anycast_as_unicast", 0)
+        conf[T.CONF_L3MDEV_ACCEPT] = number("net.ipv4.udp_l3mdev_accept", 0)
         conf[T.CONF_FORWARD_USE_PMTU] = number("net.ipv4.ip_forward_use_pmtu", 0)
         conf[T.CONF_NO_PMTU_DISC] = number("net.ipv4.ip_no_pmtu_disc", 0)
         conf[T.CONF_MIN_PMTU] = number("net.ipv4.route.min_pmtu", 552)

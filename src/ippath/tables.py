@@ -19,7 +19,9 @@ NONE = -1
 # --- one row per device -------------------------------------------------------------------------
 (
     DEV_IFINDEX, DEV_UP, DEV_LOOPBACK, DEV_MAC, DEV_MTU, DEV_MTU6, DEV_HAS4, DEV_HAS6,
-    DEV_RAW_IP, DEV_NOARP, DEV_MASTER, DEV_GROUP, DEV_CARRIER,
+    DEV_RAW_IP, DEV_NOARP,
+    DEV_MASTER,  # the VRF that it belongs to (of a VRF: itself), or NONE
+    DEV_GROUP, DEV_CARRIER,
     # effective sysctls: all and per device already merged by the kernel's operators
     DEV_FORWARDING4, DEV_RP_FILTER, DEV_ACCEPT_LOCAL, DEV_ROUTE_LOCALNET, DEV_SRC_VALID_MARK,
     DEV_ACCEPT_SOURCE_ROUTE, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DEV_DROP_UNICAST_L2_4,
@@ -30,8 +32,9 @@ NONE = -1
     DEV_SECURE_REDIRECTS, DEV_ACCEPT_REDIRECTS6, DEV_FORWARDING6,
     DEV_VLAN_FIRST, DEV_VLAN_COUNT,
     DEV_LOWPAN, DEV_PAN, DEV_SHORT,  # 6LoWPAN: DEV_MAC has 64 bits; PAN and short address, or NONE
+    DEV_VRF_TABLE4, DEV_VRF_TABLE6,  # of a VRF: its tables' rows in each Fib, or NONE
     DEV_COLUMNS,
-) = range(46)  # fmt: skip
+) = range(48)  # fmt: skip
 
 # --- VLAN devices: rows of one parent stand together ---------------------------------------------
 VLAN_PROTOCOL, VLAN_ID, VLAN_DEVICE, VLAN_COLUMNS = range(4)
@@ -528,9 +531,10 @@ SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
     FLOW_PROTOCOL, FLOW_SPORT, FLOW_DPORT, FLOW_SCOPE, FLOW_IGNORE_LINKSTATE, FLOW_STRICT,
     FLOW_REACHABLE, FLOW_PREFER, FLOW_LABEL, FLOW_HAS_SRC,
     FLOW_UID,  # of who asks; packets leave it at 0
+    FLOW_L3MDEV,  # the VRF device that it belongs to, or NONE
     FLOW_HASH,  # of the packet that is routed or answered, where next hops are chosen by it; or NONE
     FLOW_COLUMNS,
-) = range(21)  # fmt: skip
+) = range(22)  # fmt: skip
 (
     RES_ROUTE, RES_INFO, RES_NH, RES_TYPE, RES_RULE, RES_TABLE,
     RES_EXCEPTION,  # what is known of the destination itself, see ippath.fib.exceptions

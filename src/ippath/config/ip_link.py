@@ -9,7 +9,7 @@ from ippath.config.draft import Draft, forget_sources, refused
 from ippath.config.values import device_name, number_of, take_mac, take_named, take_number
 from ippath.config.words import Reader, Word, Wrong, nearest
 from ippath.fib.control import (
-    ControlError, add_device, change_device, del_address, del_device, set_sysctl,
+    ControlError, add_device, become_vrf, change_device, del_address, del_device, set_sysctl,
 )  # fmt: skip
 from ippath.model import Device, Host
 
@@ -177,11 +177,13 @@ def _create(
     if carrier is not None:
         change_device(draft.host, name, carrier=carrier)
     if fields.get("master"):
-        _warn_of_master(draft, word)
+        _warn_of_master(draft, word, fields["master"])
 
 
-def _warn_of_master(draft: Draft, word: Word) -> None:
-    draft.warn(word, "bridges and VRFs are not followed yet: packets stay on the device itself")
+def _warn_of_master(draft: Draft, word: Word, name: str) -> None:
+    master = draft.host.device(name)
+    if master is not None and master.kind != "vrf":
+        draft.warn(word, "bridges are not followed yet: packets stay on the device itself")
 
 
 def _type(draft: Draft, reader: Reader, fields: dict[str, Any], name: Word | None) -> Word | None:
@@ -267,9 +269,8 @@ def _set(draft: Draft, reader: Reader) -> None:
         elif keyword == "address":
             changes["mac"] = take_mac(reader, long=device.kind == "lowpan")
         elif keyword in ("master", "vrf"):
-            _warn_of_master(draft, reader.take("the name of a device"))
-            reader.at -= 1
             changes["master"] = draft.take_device(reader).name
+            _warn_of_master(draft, reader.words[reader.at - 1], changes["master"])
         elif keyword == "nomaster":
             changes["master"] = None
         elif keyword == "carrier":
@@ -380,7 +381,7 @@ def read_header(draft: Draft, reader: Reader) -> None:
         changes["mtu"] = mtu
     if "master" in pairs:
         changes["master"] = pairs["master"].text
-        _warn_of_master(draft, pairs["master"])
+        _warn_of_master(draft, pairs["master"], changes["master"])
     if "group" in pairs:
         changes["group"] = number_of(pairs["group"].text) or 0
     if (
@@ -445,6 +446,6 @@ def read_detail_line(draft: Draft, reader: Reader) -> None:
     elif kind == "tun":
         device.kind = "tap" if "tap" in [w.text for w in reader.words[reader.at :]] else "tun"
     elif kind == "vrf" and reader.skip("table"):
-        device.kind, device.vrf_table = "vrf", draft.table(reader)
+        become_vrf(draft.host, device, draft.table(reader))
     elif kind in ("dummy", "veth", "bridge"):
         device.kind = kind

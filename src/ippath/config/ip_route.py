@@ -196,6 +196,7 @@ def _read(draft: Draft, reader: Reader, family: int | None, printed: bool = Fals
     hop = Nexthop()
     hop_used = False
     destination: Word | None = None
+    begin = reader.at
 
     def agree(found: int | None, word: Word) -> None:
         nonlocal family
@@ -206,10 +207,12 @@ def _read(draft: Draft, reader: Reader, family: int | None, printed: bool = Fals
         elif family != found:
             raise Wrong(word, f"expected an IPv{family} prefix or address, not {word.text!r}")
 
-    if reader and (kind := _type(reader)) is not None:
-        given["type"] = reader.words[reader.at - 1]
-        route.type = kind
     while reader:
+        leads = reader.at == begin or find_keyword(reader.text, KEYWORDS) is None
+        if destination is None and leads and (kind := _type(reader)) is not None:
+            given["type"] = reader.words[reader.at - 1]
+            route.type = kind
+            continue
         at = reader.word
         assert at is not None
         text = reader.text

@@ -77,7 +77,7 @@ def read_printed_rule(draft: Draft, reader: Reader, line: str) -> None:
         for r in draft.host.rules
         if (r.family, r.pref, r.action, r.table)
         == (rule.family, rule.pref, rule.action, rule.table)
-        and r.pref in (0, 32766, 32767)
+        and (r.pref in (0, 32766, 32767) or r.l3mdev and rule.l3mdev)
     ]
     if default:
         return
@@ -148,6 +148,9 @@ def _read(
             rule.mark = value
             rule.mask = cover if cover is not None else (0xFFFFFFFF if value else 0)
             given |= {"mark", "mask"} if slash else {"mark"}
+        elif keyword in ("table", "lookup") and reader.skip("[l3mdev-table]"):  # as it is printed
+            rule.l3mdev = True
+            given.add("l3mdev")
         elif keyword in ("table", "lookup"):
             rule.table = draft.table(reader)
             given |= {"table", "action"}

@@ -19,6 +19,7 @@ from ippath.config.values import (
 from ippath.fib.control import (
     ALL_SYSTEMS4,
     ALL_ROUTERS6,
+    USUAL_MTUS,
     ControlError,
     add_route,
     finish,
@@ -27,8 +28,9 @@ from ippath.fib.control import (
 )
 from ippath.fib.nexthops import add_nexthop, is_group, shared_out
 from ippath.fib.routes import routes_of
+from ippath.fib.vrf import PREFERENCE as VRF_PREFERENCE
 from ippath.model import (
-    LEAST_MTU6, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device,
+    SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Address, Device,
     Host, Listener, Neighbour, Nexthop, NexthopObject, Route, Rule,
 )  # fmt: skip
 
@@ -151,7 +153,7 @@ def _device_lines(host: Host, late: set[str]) -> tuple[list[str], list[str]]:
         inherited = parent.mac if parent and device.kind == "vlan" else None
         children = [d for d in host.devices if d.kind == "vlan" and d.parent == device.name]
         size = 8 if device.kind == "lowpan" else 6
-        usual = LEAST_MTU6 if device.kind == "lowpan" else parent.mtu if parent else 1500
+        usual = USUAL_MTUS.get(device.kind, parent.mtu if parent else 1500)
         if device.mac is not None and any(d.mac is None for d in children):
             after.append(f"ip link set {device.name} address {mac_text(device.mac)}")
         elif device.mac is not None and device.mac != inherited:
@@ -596,11 +598,15 @@ def _rule_text(rule: Rule) -> str:
 def _rule_lines(host: Host) -> Iterator[str]:
     from ippath.fib.control import new_host
 
+    has_vrf = any(device.kind == "vrf" for device in host.devices)
     for family in (4, 6):
         mine = [r for r in host.rules if r.family == family]
         kept: list[int] = []
         lines = []
-        for default in (r for r in new_host().rules if r.family == family):
+        defaults = [r for r in new_host().rules if r.family == family]
+        if has_vrf:
+            defaults.append(Rule(family, VRF_PREFERENCE, l3mdev=True))
+        for default in defaults:
             at = next((k for k, r in enumerate(mine) if _same_rule(r, default)), None)
             # one that was removed and added again may stand behind others of its preference
             if at is None or any(
@@ -616,7 +622,7 @@ def _rule_lines(host: Host) -> Iterator[str]:
         ]
         changed = host.custom_rules4 if family == 4 else host.custom_rules6
         added = any(" rule add " in line for line in lines)
-        if changed and not (added or (lines and family == 4)):
+        if changed and not (added or has_vrf or (lines and family == 4)):
             # a rule was there once, and the kernel remembers
             lines += [f"{_ip(family)} rule {verb} pref 32765 nop" for verb in ("add", "del")]
         yield from lines

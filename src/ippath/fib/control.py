@@ -21,13 +21,14 @@ from ippath.fib.reference import reference_lookup
 from ippath.fib.refused import ControlError
 from ippath.fib.sysctl import effective_sysctl, own_sysctl
 from ippath.fib.sysctl import set_sysctl as _write_sysctl
+from ippath.fib.vrf import MTU as VRF_MTU, PREFERENCE as VRF_PREFERENCE, table_of
 from ippath.model import (
     LEAST_MTU6, SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE, SCOPE_UNIVERSE, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN,
     Address, Device, Host, Neighbour, Nexthop, Route, Rule,
 )  # fmt: skip
 
 __all__ = [
-    "ControlError", "Unwanted", "add_address", "add_device", "add_neighbour", "add_route", "add_rule",
+    "ControlError", "Unwanted", "add_address", "add_device", "add_neighbour", "become_vrf", "add_route", "add_rule",
     "change_device", "del_address", "del_device", "del_route", "del_rule", "effective_sysctl",
     "finish", "flush_rules", "join_group", "new_host", "own_sysctl", "reference_lookup",
     "set_sysctl",
@@ -37,6 +38,7 @@ METRIC_USER6, METRIC_ADDRESS6 = 1024, 256
 # a route of such a type reaches no farther (kernel: fib_props)
 LEAST_SCOPES = {"local": SCOPE_HOST, "broadcast": SCOPE_LINK, "anycast": SCOPE_LINK}
 LOCAL_TABLE_TYPES = {"local", "broadcast", "anycast", "nat"}
+USUAL_MTUS = {"lowpan": LEAST_MTU6, "vrf": VRF_MTU}
 LINK_LOCAL = 0xFE80 << 112
 MULTICAST6 = 0xFF << 120
 ALL_SYSTEMS4 = 0xE0000001
@@ -98,8 +100,8 @@ def add_device(
     above = device_of(host, parent) if parent is not None else None
     if mac is None and above is not None and kind == "vlan":
         mac = above.mac
-    if mtu is None and kind == "lowpan":
-        mtu = LEAST_MTU6
+    if mtu is None and kind in USUAL_MTUS:
+        mtu = USUAL_MTUS[kind]
     elif mtu is None:
         mtu = above.mtu if above is not None else 1500
     if ifindex is None:
@@ -112,7 +114,42 @@ def add_device(
     host.devices.append(device)
     if up:
         _come_up(host, device)
+    if kind == "vrf":
+        _add_vrf_rules(host)
     return device
+
+
+def _add_vrf_rules(host: Host) -> None:
+    """The first VRF brings a rule for the tables of all (kernel: vrf_add_fib_rules)."""
+    for family in (4, 6):
+        if not any(r.l3mdev for r in host.rules if r.family == family):
+            add_rule(host, Rule(family, VRF_PREFERENCE, l3mdev=True))
+
+
+def become_vrf(host: Host, device: Device, table: int) -> None:
+    """Make a VRF of a device that was known by its name alone; the devices that it has follow."""
+    device.kind, device.vrf_table = "vrf", table
+    _add_vrf_rules(host)
+    for other in [d for d in host.devices if d.master == device.name or d is device]:
+        kept = [a for a in other.addresses if a.family == 6]
+        _enslave(host, other, other.master)
+        for address in kept:
+            if not any(a.family == 6 and a.ip == address.ip for a in other.addresses):
+                add_address(host, other.name, address)
+
+
+def _enslave(host: Host, device: Device, master: str | None) -> None:
+    """Give a device to a VRF, or take it out: it goes down and up (kernel: do_vrf_add_slave).
+
+    IPv6 addresses go, as they do when a device goes down (kernel: addrconf_notify).
+    """
+    was_up = device.up
+    device.up = False
+    _go_down(host, device)
+    _drop_routes(host, device, keep_local=False, family=4)
+    device.master, device.up = master, was_up
+    if was_up:
+        _come_up(host, device)
 
 
 def change_device(host: Host, name: str, **fields: object) -> None:
@@ -122,6 +159,13 @@ def change_device(host: Host, name: str, **fields: object) -> None:
     for field in fields:
         if field not in known:
             raise ControlError(f"a device has no {field}")
+    if "master" in fields:
+        master = fields.pop("master")
+        was, device.master = device.master, None if master is None else str(master)
+        involved = [host.device(name or "") for name in (was, device.master)]
+        if was != device.master and any(d is not None and d.kind == "vrf" for d in involved):
+            device.master = was
+            _enslave(host, device, None if master is None else str(master))
     was_up, had_carrier, had_ipv6 = device.up, device.carrier, device.speaks6
     for field, value in fields.items():
         setattr(device, field, value)
@@ -145,6 +189,9 @@ def del_device(host: Host, name: str) -> None:
         raise ControlError("RTNETLINK answers: Operation not supported")
     lose_nexthops(host, name)
     _drop_routes(host, device, keep_local=False, deleted=True)
+    for other in host.devices:
+        if other.master == name:
+            change_device(host, other.name, master=None)
     host.devices.remove(device)
     host.neighbours = [n for n in host.neighbours if n.device != name]
     for other in [d for d in host.devices if d.parent == name]:
@@ -170,7 +217,7 @@ def _come_up6(host: Host, device: Device) -> None:
     for group in ALL_NODES6:
         device.multicast.add((6, group))
     if device.kind != "loopback":
-        _insert(host, _kernel_route(6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
+        _insert(host, _kernel_route(host, 6, MULTICAST6, 8, TABLE_LOCAL, "multicast", device, 256))
     if own_sysctl(host, 6, device.name, "forwarding"):
         device.multicast.add((6, ALL_ROUTERS6[0]))
     for address in device.addresses:
@@ -265,6 +312,7 @@ def _prefix(address: Address) -> int:
 
 
 def _kernel_route(
+    host: Host,
     family: int,
     prefix: int,
     plen: int,
@@ -278,6 +326,7 @@ def _kernel_route(
     scope = SCOPE_UNIVERSE if family == 6 else (SCOPE_HOST if kind == "local" else SCOPE_LINK)
     nexthop = Nexthop(device.name, scope=SCOPE_NOWHERE if local else SCOPE_HOST)
     nexthop.linkdown = not device.carrier and not local
+    table = table_of(host, device, table)
     return Route(
         family, prefix, plen, table, kind, metric=metric, scope=scope, protocol="kernel",
         prefsrc=prefsrc, nexthops=[nexthop],
@@ -338,7 +387,7 @@ def _add_address_routes4(host: Host, device: Device, address: Address) -> None:
 
     def add(kind: str, to: int, length: int, metric: int = 0) -> None:
         table = TABLE_MAIN if kind == "unicast" else TABLE_LOCAL
-        _insert(host, _kernel_route(4, to, length, table, kind, device, metric, source))
+        _insert(host, _kernel_route(host, 4, to, length, table, kind, device, metric, source))
 
     add("local", address.ip, 32)
     if not device.up:
@@ -357,15 +406,17 @@ def _add_address_routes6(host: Host, device: Device, address: Address) -> None:
     """Local, connected and anycast routes, and the groups, of an IPv6 address."""
     if address.ip >> 118 == 0x3FA and address.scope == SCOPE_UNIVERSE:
         address.scope = SCOPE_LINK
-    _insert(host, _kernel_route(6, address.ip, 128, TABLE_LOCAL, "local", device))
+    _insert(host, _kernel_route(host, 6, address.ip, 128, TABLE_LOCAL, "local", device))
     if not device.up:
         return
     if not address.noprefixroute:
         metric = address.metric or METRIC_ADDRESS6
         own = address.ip & _mask(128, address.plen)
-        _insert(host, _kernel_route(6, own, address.plen, TABLE_MAIN, "unicast", device, metric))
+        _insert(
+            host, _kernel_route(host, 6, own, address.plen, TABLE_MAIN, "unicast", device, metric)
+        )
         if address.peer is not None:
-            to = _kernel_route(6, address.peer, 128, TABLE_MAIN, "unicast", device, metric)
+            to = _kernel_route(host, 6, address.peer, 128, TABLE_MAIN, "unicast", device, metric)
             _insert(host, to)
     _join_solicited_node(device, address.ip)
     if own_sysctl(host, 6, device.name, "forwarding"):
@@ -385,7 +436,7 @@ def _add_anycast6(host: Host, device: Device, address: Address) -> None:
     subnet = address.ip & _mask(128, address.plen)
     if subnet == 0:
         return
-    _insert(host, _kernel_route(6, subnet, 128, TABLE_LOCAL, "anycast", device))
+    _insert(host, _kernel_route(host, 6, subnet, 128, TABLE_LOCAL, "anycast", device))
     _join_solicited_node(device, subnet)
 
 
@@ -440,10 +491,11 @@ def _renew_address_routes(host: Host, device: Device, family: int, gone: set[int
     host.routes = [r for r in host.routes if stays(r)]
     if family == 4:  # others go if they name it as their source, and no other device has it
         gone = {ip for ip in gone if not is_local4(host, ip)}
+        main = table_of(host, device, TABLE_MAIN)
         host.routes = [
             r
             for r in host.routes
-            if r.family == 6 or r.table != TABLE_MAIN or r.prefsrc not in gone or is_automatic(r)
+            if r.family == 6 or r.table != main or r.prefsrc not in gone or is_automatic(r)
         ]
 
 
@@ -597,7 +649,7 @@ def finish(host: Host) -> None:
         if (
             device.up
             and device.mac is not None
-            and device.kind not in ("loopback", "tun", "none", "ppp")
+            and device.kind not in ("loopback", "tun", "none", "ppp", "vrf")
             and device.speaks6
             and not effective_sysctl(host, 6, device, "disable_ipv6")
             and own_sysctl(host, 6, device.name, "addr_gen_mode") != 1

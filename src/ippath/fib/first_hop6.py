@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from ippath.fib.exceptions import any_exceptions, find_exception, owner6
 from ippath.fib.lookup6 import first_node6, next_node6
-from ippath.fib.rules import DSCP_MASK, rule_matches
+from ippath.fib.rules import DSCP_MASK, find_l3mdev, rule_matches, rule_table
 from ippath.fib.search import leaf_node, search6
 from ippath.jit import cold, kernel
 from ippath.tables import (
+    DEV_VRF_TABLE6,
     ACTION_LOOKUP, CONF_RULES6, EXC_GATEWAY_HI, EXC_GATEWAY_LO, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF,
     FLOW_SRC_HI, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST, INFO_TYPE, NH_DEAD, NH_DEVICE,
     NH_GATEWAY_FAMILY, NH_HI, NH_LO, NODE_COUNT, NODE_FIRST, NONE, ROUTE_INFO, RTN_ANYCAST,
-    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RULE_ACTION, RULE_TABLE,
+    RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RULE_ACTION,
 )  # fmt: skip
 
 NOT_HERE, REFUSING = -1, -2
@@ -81,11 +82,14 @@ def first_hop6(h, s, row, hi, lo, trace):
             if route == NOT_HERE:
                 route, nh = _in_table(h, s, flow, table, hi, lo, trace)
         return route, nh
+    find_l3mdev(h, flow)
     for rule in range(fib.rule.shape[0]):
-        table = fib.rule[rule, RULE_TABLE]
-        if fib.rule[rule, RULE_ACTION] != ACTION_LOOKUP or table == NONE:
+        if fib.rule[rule, RULE_ACTION] != ACTION_LOOKUP:
             continue
-        if rule_matches(fib.rule, rule, flow, DSCP_MASK):
+        if rule_matches(h, fib.rule, rule, flow, DSCP_MASK):
+            table = rule_table(h, fib.rule, rule, flow, DEV_VRF_TABLE6)
+            if table == NONE:
+                continue
             route, nh = _in_table(h, s, flow, table, hi, lo, trace)
             if route != NOT_HERE:
                 return route, nh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ippath.jit import hot
 from ippath.tables import (
-    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_LABEL, FLOW_MARK,
+    FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_L3MDEV, FLOW_LABEL, FLOW_MARK,
     FLOW_OIF, FLOW_PROTOCOL, FLOW_SCOPE, FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, NONE,
     RES_EXCEPTION, RES_INFO, RES_NH, RES_ROUTE, RES_RULE, RES_TABLE,
 )  # fmt: skip
@@ -21,6 +21,7 @@ def fill_flow4(flow, source, destination, tos, mark, iif, oif):
     flow[FLOW_MARK] = mark
     flow[FLOW_IIF] = iif
     flow[FLOW_OIF] = oif
+    flow[FLOW_L3MDEV] = NONE
     flow[FLOW_SCOPE] = 0
     flow[FLOW_IGNORE_LINKSTATE] = 0
     flow[FLOW_LABEL] = 0

@@ -53,6 +53,10 @@ class LiveFib:
         self._readers += more
         self._is_read = self._readers > 0 and (self._is_read or more > 0)
 
+    def row_of(self, table: int) -> int:
+        """The row of a table in `Fib.table`, or NONE."""
+        return self._builder.row_of.get(table, T.NONE)
+
     @property
     def nexthops(self) -> list[Nexthop]:
         """The next hops behind the rows of `Fib.nexthop`."""

@@ -6,18 +6,18 @@ In:  a row of `state.flow`.   Out: the same row of `state.result`, and 0 or an e
 from __future__ import annotations
 
 from ippath.fib.flow import no_result
-from ippath.fib.rules import TOS_MASK4, rule_matches
+from ippath.fib.rules import TOS_MASK4, find_l3mdev, rule_matches, rule_table
 from ippath.fib.search import search4
 from ippath.jit import cold, hot, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
-    CONF_RULES4, DEV_GROUP, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
+    CONF_RULES4, DEV_GROUP, DEV_VRF_TABLE4, DEV_IGNORE_LINKDOWN4, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
     FLOW_DST_LO, FLOW_IGNORE_LINKSTATE, FLOW_OIF, FLOW_SCOPE, FLOW_TOS, INFO_NH_COUNT,
     INFO_NH_FIRST, INFO_OBJECT, INFO_SCOPE, INFO_TOS, INFO_TYPE, LEAF_INFO_BITS, NH_DEAD, NH_DEVICE,
     NH_LINKDOWN, NODE_COUNT, NODE_FIRST, NODE_PARENT, NONE, OBJECT_NONE, RES_INFO, RES_NH,
     RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_INFO, ROUTE_NODE, ROUTE_PLEN, RTN_BLACKHOLE,
     RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION, RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN,
-    RULE_TABLE, RULE_TARGET, TABLE_ID,
+    RULE_TARGET, TABLE_ID,
 )  # fmt: skip
 from ippath.trace import (
     SKIP_HOPS, SKIP_SCOPE, SKIP_TOS, T_FIB_ERROR, T_FIB_MISS4, T_RULE4, T_SKIP4, T_SUPPRESS4,
@@ -141,9 +141,10 @@ def _suppressed4(h, rule, result):
 def _rules_lookup4(h, s, row, trace):
     fib, flow, result = h.fib4, s.flow[row], s.result[row]
     rules = fib.rule
+    find_l3mdev(h, flow)
     rule = 0
     while rule < rules.shape[0]:
-        matches = rule_matches(rules, rule, flow, TOS_MASK4)
+        matches = rule_matches(h, rules, rule, flow, TOS_MASK4)
         note(trace, T_RULE4, rule, matches)
         if not matches:
             rule += 1
@@ -159,8 +160,9 @@ def _rules_lookup4(h, s, row, trace):
             return EACCES
         if action == ACTION_BLACKHOLE:
             return EINVAL
-        if action == ACTION_LOOKUP and rules[rule, RULE_TABLE] != NONE:
-            error = table_lookup4(h, s, row, rules[rule, RULE_TABLE], trace)
+        table = rule_table(h, rules, rule, flow, DEV_VRF_TABLE4)
+        if action == ACTION_LOOKUP and table != NONE:
+            error = table_lookup4(h, s, row, table, trace)
             if error == 0 and _suppressed4(h, rule, result):
                 note(trace, T_SUPPRESS4, rule, result[RES_ROUTE])
             elif error != EAGAIN:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from ippath.fib.flow import no_result
 from ippath.fib.multipath import multipath_hash
 from ippath.fib.nexthop_group import select_member
-from ippath.fib.rules import DSCP_MASK, rule_matches
+from ippath.fib.rules import DSCP_MASK, find_l3mdev, rule_matches, rule_table
 from ippath.fib.search import leaf_node, search6
 from ippath.jit import cold, kernel
 from ippath.tables import (
     ACTION_BLACKHOLE, ACTION_GOTO, ACTION_LOOKUP, ACTION_PROHIBIT, ACTION_UNREACHABLE, ANY,
-    CONF_RULES6, DEV_GROUP, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
+    CONF_RULES6, DEV_GROUP, DEV_VRF_TABLE6, DEV_IGNORE_LINKDOWN6, EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH,
     FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC, FLOW_IGNORE_LINKSTATE, FLOW_PREFER,
     FLOW_REACHABLE, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_STRICT, INFO_METRIC, INFO_NH_COUNT,
     INFO_NH_FIRST, INFO_OBJECT, INFO_PREFERENCE, INFO_TYPE, LEAF_INFO_BITS, NEIGH_FAILED_STATE,
@@ -25,7 +25,7 @@ from ippath.tables import (
     NODE_SUB_COUNT, NODE_SUB_FIRST, NONE, OBJECT_BLACKHOLE, OBJECT_GROUP, OBJECT_NONE, RES_INFO,
     RES_NH, RES_ROUTE, RES_RULE, RES_TABLE, RES_TYPE, ROUTE_INFO, ROUTE_PLEN, RTN_BLACKHOLE,
     RTN_PROHIBIT, RTN_THROW, RTN_UNREACHABLE, RULE_ACTION, RULE_INVERT, RULE_SRC_PLEN,
-    RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TABLE, RULE_TARGET, TABLE_ID,
+    RULE_SUPPRESS_GROUP, RULE_SUPPRESS_PLEN, RULE_TARGET, TABLE_ID,
 )  # fmt: skip
 from ippath.trace import (
     SKIP_HOPS, T_FIB_ERROR, T_FIB_MISS6, T_MULTIPATH, T_RULE6, T_SKIP6, T_SOURCE6, T_SUPPRESS6,
@@ -259,9 +259,10 @@ def _suppressed6(h, rule, result):
 def _rules_lookup6(h, s, row, trace):
     fib, flow, result = h.fib6, s.flow[row], s.result[row]
     rules = fib.rule
+    find_l3mdev(h, flow)
     rule = 0
     while rule < rules.shape[0]:
-        matches = rule_matches(rules, rule, flow, DSCP_MASK)
+        matches = rule_matches(h, rules, rule, flow, DSCP_MASK)
         if rules[rule, RULE_SRC_PLEN] and not flow[FLOW_HAS_SRC]:  # `from` needs a source
             matches = rules[rule, RULE_INVERT] != 0
         note(trace, T_RULE6, rule, matches)
@@ -279,8 +280,9 @@ def _rules_lookup6(h, s, row, trace):
             return EACCES
         if action == ACTION_BLACKHOLE:
             return EINVAL
-        if action == ACTION_LOOKUP and rules[rule, RULE_TABLE] != NONE:
-            error = table_lookup6(h, s, row, rules[rule, RULE_TABLE], trace)
+        table = rule_table(h, rules, rule, flow, DEV_VRF_TABLE6)
+        if action == ACTION_LOOKUP and table != NONE:
+            error = table_lookup6(h, s, row, table, trace)
             if error == 0 and _suppressed6(h, rule, result):
                 note(trace, T_SUPPRESS6, rule, result[RES_ROUTE])
             elif error != EAGAIN:

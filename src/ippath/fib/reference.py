@@ -5,10 +5,12 @@ The control side uses it to resolve gateways, the tests to hold the fast look-up
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from ippath.fib.routes import routes_of
 from ippath.fib.sysctl import effective_sysctl
+from ippath.fib.vrf import vrf_of
 from ippath.model import (
     TABLE_DEFAULT,
     TABLE_LOCAL,
@@ -119,14 +121,22 @@ def _look_in(host: Host, query: Query, tables: tuple[int, ...]) -> Found:
     return Found(EAGAIN)
 
 
-def _rule_applies(host: Host, query: Query, rule: Rule) -> bool:
+def _is_device(host: Host, wanted: str | None, name: str | None, vrf: Device | None) -> bool:
+    """Is it the device of a selector? That of a VRF stands for all of its devices."""
+    if vrf is not None and wanted == vrf.name:
+        return True
+    named = host.device(wanted) if wanted is not None else None
+    return wanted is None or (wanted == name and not (named is not None and named.kind == "vrf"))
+
+
+def _rule_applies(host: Host, query: Query, rule: Rule, vrf: Device | None) -> bool:
     bits = 32 if query.family == 4 else 128
     mask = 0x1C if query.family == 4 else 0xFC
     matches = (
-        (rule.iif is None or rule.iif == query.iif)
-        and (rule.oif is None or rule.oif == query.oif)
+        _is_device(host, rule.iif, query.iif, vrf)
+        and _is_device(host, rule.oif, query.oif, vrf)
         and not (rule.mark ^ query.mark) & rule.mask
-        and not rule.l3mdev
+        and (not rule.l3mdev or vrf is not None)
         and (rule.uidrange is None or rule.uidrange[0] == 0)
         and _covers(bits, rule.src, rule.src_plen, query.source)
         and _covers(bits, rule.dst, rule.dst_plen, query.destination)
@@ -151,11 +161,14 @@ def _suppressed(host: Host, rule: Rule, found: Found) -> bool:
 
 def _by_rules(host: Host, query: Query) -> Found:
     rules = sorted((r for r in host.rules if r.family == query.family), key=lambda r: r.pref)
+    vrf = vrf_of(host, host.device(query.oif or query.iif or ""))
+    if vrf is not None and query.oif == vrf.name:  # it says which tables, not by which device
+        query = dataclasses.replace(query, oif=None)
     at = 0
     while at < len(rules):
         rule = rules[at]
         at += 1
-        if not _rule_applies(host, query, rule):
+        if not _rule_applies(host, query, rule, vrf):
             continue
         if rule.action == "goto":
             target = next((k for k, r in enumerate(rules) if r.pref == rule.goto), None)
@@ -166,7 +179,8 @@ def _by_rules(host: Host, query: Query) -> Found:
             return Found(_RULE_ERRORS[rule.action], rule=rule)
         if rule.action != "lookup":
             continue
-        found = _look_in(host, query, (rule.table,))
+        table = vrf.vrf_table if rule.l3mdev and vrf is not None else rule.table
+        found = _look_in(host, query, (table,))
         if found.error == 0 and _suppressed(host, rule, found):
             continue
         if found.error != EAGAIN:

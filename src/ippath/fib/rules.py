@@ -8,29 +8,64 @@ from __future__ import annotations
 
 from ippath.jit import kernel
 from ippath.tables import (
-    ANY, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IIF, FLOW_MARK, FLOW_OIF, FLOW_PROTOCOL,
+    ANY, DEV_MASTER, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_IIF, FLOW_L3MDEV, FLOW_MARK, FLOW_OIF, FLOW_PREFER, FLOW_PROTOCOL, NONE,
     FLOW_SPORT, FLOW_SRC_HI, FLOW_SRC_LO, FLOW_TOS, FLOW_UID, RULE_DPORT_HIGH, RULE_DPORT_LOW, RULE_DSCP,
     RULE_DST_HI, RULE_DST_LO, RULE_DST_PLEN, RULE_IIF, RULE_INVERT, RULE_L3MDEV, RULE_MARK,
     RULE_MASK, RULE_OIF, RULE_PROTOCOL, RULE_SPORT_HIGH, RULE_SPORT_LOW, RULE_SRC_HI, RULE_SRC_LO,
-    RULE_SRC_PLEN, RULE_TOS, RULE_UID_HIGH, RULE_UID_LOW,
+    RULE_SRC_PLEN, RULE_TABLE, RULE_TOS, RULE_UID_HIGH, RULE_UID_LOW,
 )  # fmt: skip
 from ippath.wire.ipv6 import prefix_match
 
 # IPv4 `tos` rules and routes compare only these bits of the TOS byte (IPTOS_RT_MASK)
 TOS_MASK4 = 0x1C
 DSCP_MASK = 0xFC
+LOOPBACK_DEVICE = 0
 
 
 @kernel
-def _selectors_match(rules, rule, flow, tos_mask):
-    if rules[rule, RULE_IIF] != ANY and rules[rule, RULE_IIF] != flow[FLOW_IIF]:
+def find_l3mdev(h, flow):
+    """Note the VRF that a flow belongs to, by its devices (kernel: l3mdev_update_flow)."""
+    iif, oif = flow[FLOW_IIF], flow[FLOW_OIF]
+    if oif >= 0:
+        if flow[FLOW_L3MDEV] == NONE:
+            flow[FLOW_L3MDEV] = h.device[oif, DEV_MASTER]
+        if h.device[oif, DEV_MASTER] == oif:  # it says which tables, not by which device
+            flow[FLOW_OIF] = flow[FLOW_PREFER] = NONE
+    elif iif > LOOPBACK_DEVICE and flow[FLOW_L3MDEV] == NONE:
+        flow[FLOW_L3MDEV] = h.device[iif, DEV_MASTER]
+
+
+@kernel
+def rule_table(h, rules, rule, flow, column):
+    """The row of the table that a rule looks up, or NONE (kernel: fib_rule_get_table).
+
+    `column` is DEV_VRF_TABLE4 or DEV_VRF_TABLE6.
+    """
+    if rules[rule, RULE_L3MDEV]:
+        return h.device[flow[FLOW_L3MDEV], column]
+    return rules[rule, RULE_TABLE]
+
+
+@kernel
+def _device_matches(h, wanted, device, flow):
+    """Is it the device of a selector? That of a VRF stands for all of its devices."""
+    if wanted == ANY:
+        return True
+    if wanted >= 0 and h.device[wanted, DEV_MASTER] == wanted:
+        return flow[FLOW_L3MDEV] == wanted
+    return device == wanted
+
+
+@kernel
+def _selectors_match(h, rules, rule, flow, tos_mask):
+    if not _device_matches(h, rules[rule, RULE_IIF], flow[FLOW_IIF], flow):
         return False
-    if rules[rule, RULE_OIF] != ANY and rules[rule, RULE_OIF] != flow[FLOW_OIF]:
+    if not _device_matches(h, rules[rule, RULE_OIF], flow[FLOW_OIF], flow):
         return False
     if (rules[rule, RULE_MARK] ^ flow[FLOW_MARK]) & rules[rule, RULE_MASK]:
         return False
-    if rules[rule, RULE_L3MDEV]:
-        return False  # no device of this host has a layer-3 master with a table of its own
+    if rules[rule, RULE_L3MDEV] and flow[FLOW_L3MDEV] == NONE:
+        return False
     if not rules[rule, RULE_UID_LOW] <= flow[FLOW_UID] <= rules[rule, RULE_UID_HIGH]:
         return False  # forwarded and answered packets have uid 0
     if not prefix_match(
@@ -60,6 +95,6 @@ def _selectors_match(rules, rule, flow, tos_mask):
 
 
 @kernel
-def rule_matches(rules, rule, flow, tos_mask):
+def rule_matches(h, rules, rule, flow, tos_mask):
     """Does the flow match the rule, `not` included (kernel: fib_rule_match)?"""
-    return _selectors_match(rules, rule, flow, tos_mask) != (rules[rule, RULE_INVERT] != 0)
+    return _selectors_match(h, rules, rule, flow, tos_mask) != (rules[rule, RULE_INVERT] != 0)

@@ -18,6 +18,7 @@ from ippath.rx.header4 import copy_packet
 from ippath.rx.packet_hash import packet_hash4
 from ippath.rx.rate_limit import find_peer, global_allows, global_consume, peer_allows, random32
 from ippath.tables import (
+    DEV_MASTER, FLOW_L3MDEV,
     CONF_DEFAULT_TTL, CONF_FWMARK_REFLECT4, CONF_ICMP_INBOUND_IFADDR, CONF_ICMP_RATELIMIT_NS,
     CONF_ICMP_RATEMASK, CONF_MULTIPATH4, DEV_LOOPBACK, DEV_SRC_VALID_MARK, DST_GATEWAY_FAMILY,
     DST_GATEWAY_LO, DST_LOCAL, DST_SET, DST_TYPE, ECHO_FIRST_HOP, ECHO_SRR, FLOW_OIF, FLOW_OUTPUT,
@@ -200,7 +201,17 @@ def icmp_send(h, s, data, trace, kind, code, info):
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
     hashed = packet_hash4(h, s, data) if h.conf[CONF_MULTIPATH4] else NONE
     if is_zeronet(target) or route_output4(
-        h, s, source, target, tos & 0xFC, mark, NONE, IPPROTO_ICMP, 0, hashed, trace
+        h,
+        s,
+        source,
+        target,
+        tos & 0xFC,
+        mark,
+        h.device[skb[SKB_DEVICE], DEV_MASTER],
+        IPPROTO_ICMP,
+        0,
+        hashed,
+        trace,
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
@@ -235,6 +246,7 @@ def specific_destination(h, s, trace):
         flow, result = s.flow[FLOW_SPARE], s.result[FLOW_SPARE]
         mark = skb[SKB_MARK] if h.device[skb[SKB_DEVICE], DEV_SRC_VALID_MARK] else 0
         fill_flow4(flow, 0, skb[SKB_SRC_LO], skb[SKB_TOS] & 0xFC, mark, LOOPBACK_DEVICE, NONE)
+        flow[FLOW_L3MDEV] = h.device[skb[SKB_DEVICE], DEV_MASTER]
         if fib_lookup4(h, s, FLOW_SPARE, trace) == 0:
             return preferred_source(h, result[RES_INFO], result[RES_NH])
     else:
@@ -258,7 +270,17 @@ def icmp_reply(h, s, trace, kind, code, info, size):
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
     if route_output4(
-        h, s, source, target, skb[SKB_TOS] & 0xFC, mark, NONE, IPPROTO_ICMP, 0, NONE, trace
+        h,
+        s,
+        source,
+        target,
+        skb[SKB_TOS] & 0xFC,
+        mark,
+        h.device[skb[SKB_DEVICE], DEV_MASTER],
+        IPPROTO_ICMP,
+        0,
+        NONE,
+        trace,
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return

@@ -16,6 +16,7 @@ from ippath.rx.packet import copy_captured
 from ippath.rx.packet_hash import packet_hash6
 from ippath.rx.rate_limit import SECOND, find_peer, global_allows, global_consume, peer_allows
 from ippath.tables import (
+    DEV_MASTER,
     ADDR_HI, ADDR_LO, CONF_ANYCAST_AS_UNICAST6, CONF_ANYCAST_SRC_ECHO6, CONF_FWMARK_REFLECT6,
     CONF_ICMP6_RATELIMIT_NS, CONF_ICMP6_RATEMASK, CONF_MULTIPATH6, DEV_HOP_LIMIT6, DEV_LOOPBACK,
     DEV_RAW_IP, DST_DEVICE, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_INFO,
@@ -220,7 +221,9 @@ def icmp6_send(h, s, data, trace, kind, code, info):
         return
     src_hi, src_lo = _error_source(h, s, hi, lo)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT6] else 0
-    oif = skb[SKB_DEVICE] if is_link_local(hi) or is_loopback(hi, lo) else NONE
+    oif = h.device[skb[SKB_DEVICE], DEV_MASTER]
+    if is_link_local(hi) or is_loopback(hi, lo):
+        oif = skb[SKB_DEVICE]
     hashed = packet_hash6(h, s, data, False) if h.conf[CONF_MULTIPATH6] else NONE
     error = look_up_output6(
         h, s, FLOW_OUTPUT, src_hi, src_lo, hi, lo, 0, mark, NEXTHDR_ICMP, kind << 8 | code, oif,

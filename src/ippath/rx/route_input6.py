@@ -13,6 +13,7 @@ from ippath.jit import cold, hot
 from ippath.rx.flow_dissector import dissect_upper
 from ippath.rx.packet_hash import packet_hash6
 from ippath.tables import (
+    FLOW_L3MDEV,
     CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6,
     CONF_REQUIRE_SRC6, CONF_RULES6, DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_EXCEPTION, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO,
     DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO, DST_LOCAL,
@@ -88,6 +89,7 @@ def ip6_route_input(h, s, data, trace):
     flow[FLOW_MARK] = skb[SKB_MARK]
     flow[FLOW_IIF] = device
     flow[FLOW_OIF] = NONE
+    flow[FLOW_L3MDEV] = NONE
     flow[FLOW_SCOPE] = 0
     flow[FLOW_LABEL] = load32be(data, skb[SKB_IP]) & 0xFFFFF
     flow[FLOW_PROTOCOL] = skb[SKB_PROTOCOL]

@@ -14,6 +14,7 @@ from ippath.fib.lookup4 import fib_lookup4
 from ippath.jit import hot, kernel
 from ippath.reasons import R_IP_INVALID_SOURCE, R_IP_LOCAL_SOURCE, R_IP_RPFILTER
 from ippath.tables import (
+    DEV_MASTER, FLOW_L3MDEV,
     CONF_RULES4, CONF_USER_LOCAL4, DEV_ACCEPT_LOCAL, DEV_HAS4, DEV_LOOPBACK, DEV_RP_FILTER,
     DEV_SEND_REDIRECTS, DEV_SRC_VALID_MARK, FLOW_DPORT, FLOW_IGNORE_LINKSTATE, FLOW_INPUT, FLOW_OIF,
     FLOW_PROTOCOL, FLOW_REVERSE, FLOW_SPORT, INFO_NH_COUNT, INFO_NH_FIRST, NH_DEVICE, NH_SCOPE, NONE, RES_INFO, RES_NH, RES_ROUTE, RES_TYPE,
@@ -31,11 +32,12 @@ VALID, VALID_ON_LINK = 0, 1
 
 
 @kernel
-def _route_uses_device(fib, info, device):
+def _route_uses_device(h, fib, info, device):
     """Does any next hop of the route leave by `device` (kernel: fib_info_nh_uses_dev)?"""
     first = fib.info[info, INFO_NH_FIRST]
     for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
-        if fib.nexthop[nh, NH_DEVICE] == device:
+        used = fib.nexthop[nh, NH_DEVICE]
+        if used == device or h.device[used, DEV_MASTER] == device:
             return True
     return False
 
@@ -52,6 +54,7 @@ def _full_check(h, s, trace, source, destination, tos, oif, device, rp_filter):
     forward = s.flow[FLOW_INPUT]
     mark = s.skb[SKB_MARK] if h.device[device, DEV_SRC_VALID_MARK] else 0
     fill_flow4(flow, destination, source, tos, mark, oif if oif != NONE else LOOPBACK_DEVICE, NONE)
+    flow[FLOW_L3MDEV] = h.device[device, DEV_MASTER]
     flow[FLOW_PROTOCOL] = forward[FLOW_PROTOCOL]
     flow[FLOW_SPORT] = forward[FLOW_DPORT]
     flow[FLOW_DPORT] = forward[FLOW_SPORT]
@@ -67,7 +70,7 @@ def _full_check(h, s, trace, source, destination, tos, oif, device, rp_filter):
         if h.device[device, DEV_ACCEPT_LOCAL] == 0:
             note(trace, T_RPF_LOCAL, device, source, 0)
             return -R_IP_LOCAL_SOURCE
-    if _route_uses_device(fib, result[RES_INFO], device) or (
+    if _route_uses_device(h, fib, result[RES_INFO], device) or (
         kind == RTN_LOCAL and h.device[device, DEV_LOOPBACK]
     ):
         note(trace, T_RPF_MATCH, device, route)

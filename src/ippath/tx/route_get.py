@@ -14,6 +14,7 @@ from ippath.jit import entry, kernel
 from ippath.rx.packet import CONTINUE
 from ippath.rx.route_input4 import ip_route_input_slow
 from ippath.tables import (
+    FLOW_L3MDEV,
     ADDR_HI, ADDR_LO, ASK_FAMILY, ASK_IIF, ASK_MARK, ASK_OIF, ASK_PORTS, ASK_PROTOCOL, ASK_SRC_HI,
     ASK_SRC_LO, ASK_SRC_SET, ASK_TOS, ASK_UID, CONF_FORWARDING6, DST_DEVICE, DST_ERROR,
     DST_EXCEPTION, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_LOCAL, DST_NH,
@@ -184,6 +185,7 @@ def _look_up_input6(h, s, ask, hi, lo, trace):
     flow[FLOW_MARK] = ask[ASK_MARK]
     flow[FLOW_IIF] = device
     flow[FLOW_OIF] = ask[ASK_OIF]
+    flow[FLOW_L3MDEV] = NONE
     flow[FLOW_PROTOCOL] = ask[ASK_PROTOCOL]
     flow[FLOW_SPORT] = ask[ASK_PORTS] >> 16
     flow[FLOW_DPORT] = ask[ASK_PORTS] & 0xFFFF

@@ -16,6 +16,7 @@ from ippath.fib.nexthop_group import select_member
 from ippath.fib.search import leaf_node, search4
 from ippath.jit import kernel
 from ippath.tables import (
+    FLOW_L3MDEV,
     ADDR_DEVICE, ADDR_FAMILY, ADDR_LO, ADDR_PLEN, ADDR_PREFIX_LO, ADDR_SCOPE, ADDR_SECONDARY,
     CONF_RULES4, DEV_HAS4, DEV_ROUTE_LOCALNET, DEV_UP, EINVAL, ENETUNREACH, FLOW_DPORT, FLOW_DST_LO,
     FLOW_OIF, FLOW_OUTPUT, FLOW_PROTOCOL, FLOW_SPORT, FLOW_SRC_LO, INFO_NH_COUNT, INFO_NH_FIRST,
@@ -202,7 +203,7 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
         return _make_route(h, flow, result, LOOPBACK_DEVICE)
     error = fib_lookup4(h, s, FLOW_OUTPUT, trace)
     if error:
-        if oif == NONE:
+        if oif == NONE or flow[FLOW_L3MDEV] != NONE:
             return error
         # no route by the device: what is asked for is taken to be on its link
         no_result(result)
@@ -218,7 +219,7 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
                 flow[FLOW_SRC_LO] = fib.info[info, INFO_PREFSRC_LO]
         return _make_route(h, flow, result, LOOPBACK_DEVICE)
     count = fib.info[info, INFO_NH_COUNT]
-    if count > 1 and oif == NONE:
+    if count > 1 and flow[FLOW_OIF] == NONE:
         if hashed == NONE:
             hashed = multipath_hash(h, flow, False)
         chosen = _select_from(h, info, hashed, flow[FLOW_SRC_LO])

@@ -9,6 +9,7 @@ from ippath.fib.lookup6 import fib_lookup6
 from ippath.jit import kernel
 from ippath.mib import M_Ip6OutNoRoutes
 from ippath.tables import (
+    FLOW_L3MDEV,
     ADDR_ANYCAST, ADDR_DEPRECATED, ADDR_DEVICE, ADDR_FAMILY, ADDR_HI, ADDR_LO, ADDR_PLEN,
     ADDR_PREFIX_HI, ADDR_PREFIX_LO, ADDR_TENTATIVE, CONF_FORWARDING6, DEV_OIF_ADDRS_ONLY,
     EADDRNOTAVAIL, ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
@@ -234,6 +235,7 @@ def look_up_output6(
     flow[FLOW_MARK] = mark
     flow[FLOW_IIF] = LOOPBACK_DEVICE
     flow[FLOW_OIF] = oif
+    flow[FLOW_L3MDEV] = NONE
     flow[FLOW_PROTOCOL] = protocol
     flow[FLOW_SPORT] = ports >> 16
     flow[FLOW_DPORT] = ports & 0xFFFF

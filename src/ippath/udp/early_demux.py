@@ -16,6 +16,7 @@ from ippath.tables import (
     SOCK_PEER_SET, SOCK_PROTOCOL,
 )  # fmt: skip
 from ippath.trace import T_EARLY_DEMUX, note
+from ippath.udp.lookup import bound_device_matches
 from ippath.wire.ipv4 import IPPROTO_UDP
 from ippath.wire.memory import load16be
 
@@ -38,7 +39,7 @@ def _connected_socket(h, skb, source_port, port):
             and socket[row, SOCK_PEER_PORT] == source_port
             and socket[row, SOCK_PEER_LO] == skb[SKB_SRC_LO]
             and socket[row, SOCK_PEER_HI] == skb[SKB_SRC_HI]
-            and (socket[row, SOCK_DEVICE] == NONE or socket[row, SOCK_DEVICE] == skb[SKB_DEVICE])
+            and bound_device_matches(h, socket[row, SOCK_DEVICE], skb[SKB_DEVICE])
         ):
             return row
         return NONE  # the kernel looks no further

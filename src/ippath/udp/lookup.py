@@ -11,6 +11,7 @@ from ippath.fib.multipath import mix32
 from ippath.jit import cold, hot, kernel
 from ippath.rx.packet import inet_iif
 from ippath.tables import (
+    CONF_L3MDEV_ACCEPT, DEV_MASTER,
     CONF_HASH_SEED, MEMBER_DEVICE, MEMBER_FAMILY, MEMBER_HI, MEMBER_LO, NONE, SKB_DST_HI,
     SKB_DST_LO, SKB_FAMILY, SKB_PROTOCOL, SKB_SRC_HI, SKB_SRC_LO, SOCK_DEVICE, SOCK_FAMILY,
     SOCK_GROUPS4, SOCK_GROUPS6, SOCK_HI, SOCK_LO, SOCK_MEMBER_COUNT, SOCK_MEMBER_FIRST,
@@ -50,11 +51,18 @@ def _accepts(h, row, skb, source_port):
         if socket[row, SOCK_PEER_PORT] != source_port:
             return -1
         score += weight
-    if socket[row, SOCK_DEVICE] != NONE:
-        if socket[row, SOCK_DEVICE] != inet_iif(skb):
-            return -1
-        score += weight
-    return score
+    if not bound_device_matches(h, socket[row, SOCK_DEVICE], inet_iif(skb)):
+        return -1
+    return score + weight if socket[row, SOCK_DEVICE] != NONE else score
+
+
+@hot
+def bound_device_matches(h, bound, device):
+    """May a socket bound to `bound` (or NONE) get what came by `device` (kernel: inet_bound_dev_eq)?"""
+    master = h.device[device, DEV_MASTER]
+    if bound == NONE:
+        return master == NONE or master == device or h.conf[CONF_L3MDEV_ACCEPT] != 0
+    return bound == device or bound == master
 
 
 @cold
