@@ -20,7 +20,7 @@ from ippath.config import parse_host
 from ippath.jit import COMPILED
 from ippath.learned import cache_of, learned
 from ippath.netns import Netns
-from ippath.verify.packets import data, icmp, icmp6, ip4, ip6
+from ippath.verify.packets import data, icmp, icmp6, ip4, ip6, udp
 
 SECOND = 10**9
 OWN, OWN6 = "10.1.0.1", "2001:db8:1::1"
@@ -89,6 +89,34 @@ def test_entries_are_made_on_demand_alone(family: int) -> None:
     for destination in to[:50]:
         netns.send(0 if family == 4 else 1, data(1400), (destination, 53), collect_output=False)
     assert len(learned(netns)) == few
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_the_eager_switch_makes_an_entry_for_each_destination(family: int) -> None:
+    """As before that series; what is sent and received is the same."""
+    many, few = (80_000, 1000) if COMPILED else (800, 100)
+    netns, to = host("switch route_cache eager"), addresses(family, many)
+    number = 0 if family == 4 else 1
+    for destination in [*to, *to[:100]]:
+        assert netns.send(number, data(16), (destination, 53), collect_output=False) == 0
+    assert len(known := learned(netns)) == many
+    assert {(one.mtu, one.expires, one.redirected) for one in known} == {(0, None, False)}
+    teach(netns, {destination: 1300 for destination in to[:: many // few]})
+    assert len(known := learned(netns)) == many
+    assert sum(one.mtu == 1300 for one in known) == few
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_the_eager_switch_counts_for_what_is_forwarded_too(family: int) -> None:
+    forwards = ("net.ipv4.ip_forward = 1", "net.ipv6.conf.all.forwarding = 1")
+    netns, to = host("switch route_cache eager", *forwards), addresses(family, 3)
+    make, source = (ip4, "10.5.0.77") if family == 4 else (ip6, "2001:db8:5::77")
+    batch = batch_of([make(source, destination, udp(1, 2, b"")) for destination in (*to, *to)])
+    batch.device[:] = 1
+    assert set(netns.receive(batch).verdict_names) == {"forwarded"}
+    assert [one.destination for one in learned(netns, family)] == [
+        int(ipaddress.ip_address(destination)) for destination in to
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("family", [4, 6])

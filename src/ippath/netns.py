@@ -651,6 +651,7 @@ class Netns:
         conf[T.CONF_LIST_GAP_NS] = int(self.switches["receive_list_gap"]) * 1000
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
+        conf[T.CONF_EAGER] = int(self.switches["route_cache"] == "eager")
         small = self.switches["fragment_minimum6"] == "on"
         conf[T.CONF_LEAST_FRAGMENT6] = LEAST_MTU6 if small else 0
         conf[T.CONF_CONNTRACK_DEFRAG] = int(self.switches["conntrack_defrag"] == "on")

@@ -52,6 +52,13 @@ SWITCHES: tuple[Switch, ...] = (
         "depends on the network card; 50 is a common setting",
     ),
     Switch(
+        "route_cache",
+        "lazy",
+        ("lazy", "eager"),
+        "lazy: an entry for destinations about which something was learned; eager: one for each destination",
+        "eager: IPv4 up to 3.5, IPv6 up to 4.1; lazy: since then",
+    ),
+    Switch(
         "neighbours",
         "assume",
         ("assume", "strict"),

@@ -166,10 +166,11 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_ANYCAST_SRC_ECHO6, CONF_ANYCAST_AS_UNICAST6,
     CONF_CONNTRACK_DEFRAG,  # connection tracking puts fragments together before routing
     CONF_LEAST_FRAGMENT6,  # bytes of a packet with a fragment that is not the last
+    CONF_EAGER,  # each destination gets an entry of its own, smaller MTU or not
     CONF_NO_PMTU_DISC, CONF_MIN_PMTU, CONF_MTU_EXPIRES4_NS, CONF_MTU_EXPIRES6_NS,
     CONF_REDIRECT_EXPIRES_NS,
     CONF_PROTOCOLS4_0,
-) = range(51)  # fmt: skip
+) = range(52)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4

@@ -2,7 +2,8 @@
 
 Kernel: struct fib_nh_exception (update_or_create_fnhe, find_exception) and struct rt6_exception
 (rt6_insert_exception, rt6_find_cached_rt).  Entries are made on demand alone; every other
-destination shares its route.  An entry belongs to a next hop (IPv4) or to a next hop of one route
+destination shares its route; with the switch `route_cache=eager` each gets an entry, as up to Linux 4.1.
+An entry belongs to a next hop (IPv4) or to a next hop of one route
 (IPv6), which the look-up has found before: its `owner`, a number that outlives a rebuilt table.
 The number of entries of a next hop is bounded, as in Linux: by buckets, and by their depth.
 
@@ -16,10 +17,10 @@ from ippath.fib.search import leaf_node, search6, search4
 from ippath.handles import open_state, open_tables
 from ippath.jit import cold, hot, kernel, entry
 from ippath.tables import (
-    DEV_IFINDEX, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS,
+    CONF_EAGER, DEV_IFINDEX, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS,
     EXC_FAMILY, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_HI, EXC_IFINDEX, EXC_LO,
     EXC_LOCKED, EXC_MTU, EXC_NEXT, EXC_OWNER, EXC_STAMP_NS, EXC_USED, INFO_NH_COUNT, INFO_NH_FIRST,
-    MISC_NOW_NS, NH_OWNER, NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_SRC_HI, NODE_SRC_LO,
+    MISC_NOW_NS, NH_DEVICE, NH_OWNER, NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_SRC_HI, NODE_SRC_LO,
     NODE_SRC_PLEN, NODE_SUB_COUNT, NODE_SUB_FIRST, NONE, RES_EXCEPTION, RES_NH, RES_ROUTE,
     ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_NODE, ROUTE_PLEN, ROUTE_TABLE,
 )  # fmt: skip
@@ -148,7 +149,8 @@ def make_exception(h, s, device, owner, family, hi, lo):
     row = find_exception(s, owner, family, hi, lo)
     if row == NONE:
         cell = _cell(s, family, hi, lo)
-        _make_room(s, owner, cell)
+        if h.conf[CONF_EAGER] == 0:
+            _make_room(s, owner, cell)
         row = _free_row(s)
         table, bucket = s.exception, _bucket(s, owner, cell)
         table[row, EXC_FAMILY], table[row, EXC_OWNER], table[row, EXC_CELL] = family, owner, cell
@@ -185,29 +187,46 @@ def is_on_link6(entry):
     )
 
 
+@hot
+def may_be_exception(h, s):
+    """May a destination have an entry, or is each one to get its own (route_cache=eager)?"""
+    return any_exceptions(s) or h.conf[CONF_EAGER] != 0
+
+
 @kernel
-def use_exception4(s, owner, destination):
+def use_exception4(h, s, nh, destination):
     """The entry for a destination that a packet goes to, or NONE (kernel: rt_bind_exception)."""
-    row = find_exception(s, owner, 4, 0, destination)
+    row = find_exception(s, owner4(h, nh), 4, 0, destination)
+    if row == NONE and h.conf[CONF_EAGER]:
+        device = h.fib4.nexthop[nh, NH_DEVICE]
+        row = make_exception(h, s, device, owner4(h, nh), 4, 0, destination)
     if row != NONE:
         s.exception[row, EXC_USED] = 1
     return row
 
 
 @kernel
+def use_exception6(h, s, route, nh, hi, lo):
+    """The same of IPv6 (kernel: rt6_find_cached_rt; up to 4.1 rt6_alloc_cow, rt6_alloc_clone)."""
+    owner = owner6(h, route, nh)
+    row = find_exception(s, owner, 6, hi, lo)
+    if row == NONE and h.conf[CONF_EAGER] and h.fib6.route[route, ROUTE_PLEN] < 128:
+        row = make_exception(h, s, h.fib6.nexthop[nh, NH_DEVICE], owner, 6, hi, lo)
+    return row
+
+
+@kernel
 def bind_exception4(h, s, result, destination):
     """Note the exception for a destination in the result of its look-up (rt_bind_exception)."""
-    if any_exceptions(s) and result[RES_NH] != NONE:
-        owner = owner4(h, result[RES_NH])
-        result[RES_EXCEPTION] = use_exception4(s, owner, destination)
+    if may_be_exception(h, s) and result[RES_NH] != NONE:
+        result[RES_EXCEPTION] = use_exception4(h, s, result[RES_NH], destination)
 
 
 @kernel
 def bind_exception6(h, s, result, hi, lo):
     """Note the exception for a destination in the result of its look-up (rt6_find_cached_rt)."""
-    if any_exceptions(s) and result[RES_NH] != NONE and result[RES_ROUTE] != NONE:
-        owner = owner6(h, result[RES_ROUTE], result[RES_NH])
-        result[RES_EXCEPTION] = find_exception(s, owner, 6, hi, lo)
+    if may_be_exception(h, s) and result[RES_NH] != NONE and result[RES_ROUTE] != NONE:
+        result[RES_EXCEPTION] = use_exception6(h, s, result[RES_ROUTE], result[RES_NH], hi, lo)
 
 
 # --- when the host changes ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SO
 
 from __future__ import annotations
 
-from ippath.fib.exceptions import any_exceptions, use_exception4, owner4
+from ippath.fib.exceptions import may_be_exception, use_exception4
 from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
@@ -203,7 +203,7 @@ def _error_route(s, trace, error):
 def _bind_exception(h, s, nh):
     """Take what was learned about the destination (kernel: find_exception, rt_bind_exception)."""
     skb = s.skb
-    row = use_exception4(s, owner4(h, nh), skb[SKB_DST_LO])
+    row = use_exception4(h, s, nh, skb[SKB_DST_LO])
     skb[DST_EXCEPTION] = row
     if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
         skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
@@ -243,7 +243,7 @@ def _make_forward_route(h, s, data, trace, kind):
     skb[DST_GATEWAY_FAMILY] = family
     skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
     skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
-    if any_exceptions(s):
+    if may_be_exception(h, s):
         _bind_exception(h, s, nh)
     if out == device:
         gateway = fib.nexthop[nh, NH_LO] if family == 4 else 0

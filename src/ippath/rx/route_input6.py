@@ -6,7 +6,7 @@ Input routing never drops by itself: "no route" is a route whose input handler d
 
 from __future__ import annotations
 
-from ippath.fib.exceptions import any_exceptions, find_exception, owner6
+from ippath.fib.exceptions import may_be_exception, use_exception6
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
 from ippath.jit import cold, hot
@@ -68,7 +68,7 @@ def ip6_extract_route_hint(h, s):
 def _bind_exception(h, s, route, nh):
     """Take what was learned about the destination (kernel: rt6_find_cached_rt)."""
     skb = s.skb
-    row = find_exception(s, owner6(h, route, nh), 6, skb[SKB_DST_HI], skb[SKB_DST_LO])
+    row = use_exception6(h, s, route, nh, skb[SKB_DST_HI], skb[SKB_DST_LO])
     skb[DST_EXCEPTION] = row
     if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
         skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
@@ -131,7 +131,7 @@ def ip6_route_input(h, s, data, trace):
     skb[DST_GATEWAY_HI] = fib.nexthop[nh, NH_HI]
     skb[DST_GATEWAY_LO] = fib.nexthop[nh, NH_LO]
     skb[DST_EXCEPTION] = NONE
-    if any_exceptions(s):
+    if may_be_exception(h, s):
         _bind_exception(h, s, route, nh)
     if kind == RTN_LOCAL or kind == RTN_ANYCAST:
         skb[DST_TYPE] = RTN_LOCAL
