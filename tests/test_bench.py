@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ippath.batch import LINK_IEEE802154_NOFCS
 from ippath.bench import fragments
+from ippath.bench import pmtu
 from ippath.bench.fib import Fib, column, one_by_one, table_of
 from ippath.bench.frag import (
     AT_ONCE, LOWPAN_TRAFFIC, SLOWLY, Frag, holding, joining, receiving, under_attack,
@@ -35,6 +36,7 @@ from ippath.bench.replay import DELIVERED, FORWARDED, Replay, group_name
 from ippath.bench.start import Start, command
 from ippath.capture import open_captures
 from ippath.cli import main
+from ippath.jit import COMPILED
 from ippath.verify.namespace import available
 from tests.captures import internet_checksum
 
@@ -550,7 +552,7 @@ def test_without_a_name_the_workloads_are_listed(capsys: pytest.CaptureFixture[s
 def test_an_unknown_workload_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "reply"]) == 2
     assert "did you mean replay?" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(UnknownWorkload, match="replay, frag, fib, start, memory"):
+    with pytest.raises(UnknownWorkload, match="replay, frag, fib, pmtu, start, memory"):
         check_name("nothing")
 
 
@@ -638,6 +640,29 @@ def test_the_readme_says_what_the_figures_say() -> None:
     assert len(rates) == 4
     told = f"{min(rates):.0f} to {max(rates):.0f} M packets/s"
     assert told in (root / "README.md").read_text(encoding="utf-8")
+
+
+# --- pmtu --------------------------------------------------------------------------------------------
+
+
+def test_every_variant_of_pmtu_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not COMPILED:
+        monkeypatch.setattr(pmtu, "KNOWN", 800)
+        monkeypatch.setattr(pmtu, "SMALLER", 100)
+    workload = pmtu.Pmtu(tmp_path, quick=True, size=500)
+    try:
+        workload.set_up()
+        variants = workload.variants()
+        listed = {v.group + v.name: v.run() for v in variants if "listing" in v.group}
+        for variant in variants:
+            variant.run()
+    finally:
+        workload.tear_down()
+    assert [(v.group[:4], v.name, listed[v.group + v.name]["entries"]) for v in variants if "listing" in v.group] == [
+        (family, cache, pmtu.SMALLER if cache == "lazy" else pmtu.KNOWN)
+        for family in ("IPv6", "IPv4")
+        for cache in ("lazy", "eager")
+    ]  # fmt: skip
 
 
 # --- fib ---------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ WORKLOADS = {
     "replay": ("ippath.bench.replay", "Replay", "capture to socket and forwarding, 64-byte frames"),
     "frag": ("ippath.bench.frag", "Frag", "reassembly beside DPDK and scapy, and under attack"),
     "fib": ("ippath.bench.fib", "Fib", "longest prefixes in full tables, beside DPDK and packages"),
+    "pmtu": ("ippath.bench.pmtu", "Pmtu", "sends to many destinations, what is learned of some"),
     "start": ("ippath.bench.start", "Start", "a whole process: start, 1 M packets, summary"),
     "memory": ("ippath.bench.memory", "Memory", "memory of a process that replays 4 GB"),
 }
