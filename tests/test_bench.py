@@ -34,11 +34,14 @@ from ippath.bench.full_tables import full_table
 from ippath.bench.memory import BEYOND, PEAK, Memory, resident, write_strangers
 from ippath.bench.replay import DELIVERED, FORWARDED, Replay, group_name
 from ippath.bench.start import Start, command
+from ippath.bench.udp import Udp
+from ippath.bench.udp_kernel import KernelUdp
 from ippath.capture import open_captures
 from ippath.cli import main
 from ippath.jit import COMPILED
 from ippath.verify.namespace import available
 from tests.captures import internet_checksum
+from tests.test_send_switches import MECHANISMS
 
 ONCE = Plan(1, 1, 0.0)
 
@@ -480,6 +483,37 @@ def test_the_kernel_puts_the_same_datagrams_together(tmp_path: Path, family: int
     too_many.close()
 
 
+def test_the_udp_workload_measures_each_mechanism_alone(tmp_path: Path) -> None:
+    workload = Udp(tmp_path, quick=True, size=400)
+    workload.set_up()
+    try:
+        variants = workload.variants()
+        for variant in variants:
+            variant.run()
+    finally:
+        workload.tear_down()
+    for name in MECHANISMS:
+        pairs = [v for v in variants if name in v.group]
+        assert {(v.name, v.before) for v in pairs} == {("off", ""), ("on", "off")}
+        assert {v.group[:4] for v in pairs} == {"IPv4", "IPv6"}
+    peers = {v.name.partition(", ")[2] for v in variants if v.peer}
+    wanted = {"sendmmsg, TUN", "sendto, TUN", "TUN", "veth, recvmmsg"}
+    assert peers == (set() if workload.absent else wanted)
+    made = {v.name for v in variants if v.group.endswith("16 bytes, many in a call") and not v.peer}
+    assert made == {"made, no device", "made, kept in memory"}
+
+
+def test_a_kernel_that_does_less_is_told() -> None:
+    if why := available():
+        pytest.skip(why)
+    kernel = KernelUdp()
+    kernel.does("recvmmsg", 4, 300, 16)
+    kernel.does("sendmmsg", 6, 1500, 2048, 16)
+    with pytest.raises(WorkloadError, match="the kernel's process ended: ValueError"):
+        kernel.does("sendto", "four", 1, 1)  # type: ignore[arg-type]
+    kernel.close()
+
+
 def test_the_start_workload_runs_the_command_line(tmp_path: Path) -> None:
     workload = Start(tmp_path, quick=True, size=40 * traffic.RECORD)
     workload.set_up()
@@ -552,7 +586,7 @@ def test_without_a_name_the_workloads_are_listed(capsys: pytest.CaptureFixture[s
 def test_an_unknown_workload_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "reply"]) == 2
     assert "did you mean replay?" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(UnknownWorkload, match="replay, frag, fib, pmtu, start, memory"):
+    with pytest.raises(UnknownWorkload, match="replay, frag, fib, pmtu, udp, start, memory"):
         check_name("nothing")
 
 

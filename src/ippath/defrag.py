@@ -321,6 +321,8 @@ def bare_state(seed: int, overlaps: bool) -> T.State:
         taken_data=np.zeros(1, np.uint8),
         loop=none(T.LOOP_COLUMNS),
         loop_data=np.zeros(1, np.uint8),
+        plan=none(),
+        header=np.zeros(1, np.uint8),
     )
 
 

@@ -40,7 +40,11 @@ _STATE: dict[str, Any] = {
     "skb": 0, "hint": 0, "ahead": 0,
     "flow": T.FLOW_COLUMNS, "result": T.RES_COLUMNS, "opt": 0, "scratch": "bytes",
     "out": T.OUT_COLUMNS, "out_data": "bytes", "taken": T.TAKEN_COLUMNS, "taken_data": "bytes",
-    "loop": T.LOOP_COLUMNS, "loop_data": "bytes",
+    "loop": T.LOOP_COLUMNS, "loop_data": "bytes", "plan": 0, "header": "bytes",
+}  # fmt: skip
+_OUTGOING: dict[str, Any] = {
+    "data": "bytes", "offset": 0, "length": 0, "message": T.SEND_COLUMNS, "target": T.TARGET_COLUMNS,
+    "way": 0,
 }  # fmt: skip
 _OPEN_FIB = {name: _FIB.get(name, 0) for name in T.OpenFib._fields}
 # ippath.prefix.layout
@@ -105,6 +109,11 @@ def state_handle(state: T.State) -> Handle:
     return Handle(state, _STATE)
 
 
+def outgoing_handle(outgoing: T.Outgoing) -> Handle:
+    """A handle on datagrams to send."""
+    return Handle(outgoing, _OUTGOING)
+
+
 def prefixes_handle(arrays: Any) -> Handle:
     """A handle on the arrays of a prefix table of one family."""
     return Handle(arrays, _PREFIXES)
@@ -124,6 +133,10 @@ if not COMPILED:
         """The State behind a handle's value."""
         return value
 
+    def open_outgoing(value: Any) -> Any:
+        """The Outgoing behind a handle's value."""
+        return value
+
     def open_prefixes(value: Any) -> Any:
         """The arrays behind a handle's value."""
         return value
@@ -132,7 +145,7 @@ if not COMPILED:
         """A byte arena in the form that all stages share."""
         return array
 
-    open_column = open_rows = open_messages = as_arena = open_bytes
+    open_column = open_rows = as_arena = open_bytes
 
     def copy_route(target: Any, source: Any) -> None:
         """Copy the DST_* fields of a packet or hint."""
@@ -197,6 +210,7 @@ else:
     _tables_type = HandleType("TablesHandle", _TABLES, True)
     _open_fib_type = HandleType("OpenFibHandle", _OPEN_FIB, False)
     _state_type = HandleType("StateHandle", _STATE, False)
+    _outgoing_type = HandleType("OutgoingHandle", _OUTGOING, False)
     _prefixes_type = HandleType("PrefixesHandle", _PREFIXES, False)
 
     def _field(handle: HandleType, name: str) -> tuple[Any, int]:
@@ -366,6 +380,7 @@ else:
     open_tables = _opener(_tables_type)
     open_fib = _opener(_open_fib_type)
     open_state = _opener(_state_type)
+    open_outgoing = _opener(_outgoing_type)
     open_prefixes = _opener(_prefixes_type)
 
     def _array_opener(field: str, fixed: bool, width: int = 0):
@@ -390,7 +405,6 @@ else:
     open_bytes = _array_opener("arena", True)
     open_column = _array_opener("column", True)
     open_rows = _array_opener("verdict rows", False, T.V_COLUMNS)
-    open_messages = _array_opener("messages", False, T.SEND_COLUMNS)
 
     @intrinsic
     def as_arena(typing, table):

@@ -33,7 +33,7 @@ from ippath.frag.arena import (
 from ippath.fib.reference import kernel_order, source_toward
 from ippath.fib.routes import routes_of
 from ippath.fib.vrf import vrf_of
-from ippath.handles import state_handle, tables_handle
+from ippath.handles import Handle, outgoing_handle, state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
 from ippath.model import Device, Host, Listener, Nexthop, Route, Rule
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ippath.route_get import Answer
 
 OUT_BYTES, OUT_ROWS = 16 << 20, 1 << 16
+NO_TARGETS = np.zeros((0, T.TARGET_COLUMNS), np.int64)
 # who reassembles: the beginning of the sysctls, and seconds that a datagram may take
 REASSEMBLY = {
     T.FQDIR_IPV4: ("net.ipv4.ipfrag_", 30),
@@ -181,6 +182,8 @@ class Netns:
         self._inboxes: dict[int, Inbox] = {}
         self._members: dict[int, list[tuple[int, str, int]]] = {}  # of sockets, bound or not
         self._next_number = FIRST_OPEN
+        self._collected = -1  # COLLECT_* that the arenas are made for
+        self.version = 0  # of the host; `change` makes another
         self.keeps_output = False  # whether `take_output` gets what open sockets send
         self._versions = threading.Lock()  # held while routes change, or a version is taken
         self._running = 0  # calls that use `_version`, the tables as they were when it began
@@ -199,6 +202,7 @@ class Netns:
         old, old_tables, old_rows, old_sysctls = (
             self.state, self.tables, self._device_rows, self._sysctls,
         )  # fmt: skip
+        self.version += 1
         self._drain()
         self.host = host
         self.switches = resolve({**host.switches, **self._given_switches})
@@ -209,8 +213,10 @@ class Netns:
         self.state = old._replace(
             devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken
         )
+        self._collected = -1
         self._carry_queues(old_tables.socket, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
+        self.state.misc[T.MISC_GENERATION] += 1
         self._set_lowpan(self.state.lw, self.state.context)
         moved = np.array(
             [self._device_rows.get(name, T.NOT_A_DEVICE) for name in old_rows], np.int64
@@ -265,7 +271,9 @@ class Netns:
     def _forget_routes(self) -> None:
         """Sockets and receive lists look up again; what was learned of routes that are gone goes."""
         state = self.state
+        self.version += 1
         state.rxdst[:] = 0
+        state.misc[T.MISC_GENERATION] += 1
         state.misc[T.MISC_LIST_DEVICE] = T.NONE
         if state.exc_misc[T.EM_USED]:
             from ippath.fib.exceptions import keep_exceptions
@@ -652,6 +660,12 @@ class Netns:
         conf[T.CONF_ASSUME_NEIGH] = int(self.switches["neighbours"] == "assume")
         conf[T.CONF_BROADCAST_HINT] = int(self.switches["broadcast_hint"] == "on")
         conf[T.CONF_EAGER] = int(self.switches["route_cache"] == "eager")
+        for column, name in (
+            (T.CONF_SEND_LOOKUP, "send_lookup"), (T.CONF_SOCKET_ROUTE, "socket_route"),
+            (T.CONF_HEADER_TEMPLATE, "header_template"), (T.CONF_SEND_ACCOUNTS, "send_accounts"),
+            (T.CONF_ZERO_COPY, "zero_copy"),
+        ):  # fmt: skip
+            conf[column] = int(self.switches[name] == "on")
         small = self.switches["fragment_minimum6"] == "on"
         conf[T.CONF_LEAST_FRAGMENT6] = LEAST_MTU6 if small else 0
         conf[T.CONF_CONNTRACK_DEFRAG] = int(self.switches["conntrack_defrag"] == "on")
@@ -716,6 +730,7 @@ class Netns:
         misc[T.MISC_RANDOM] = _hash(0x85EBCA6B, self.seed) or 1
         misc[T.MISC_ICMP_STAMP_NS] = -(10**9)
         misc[T.MISC_LIST_DEVICE] = misc[T.MISC_OWN_IIF] = T.NONE
+        misc[T.MISC_GENERATION] = 1
         state = T.State(
             counters=np.zeros(len(COUNTERS), np.int64),
             verdicts=np.zeros(len(VERDICTS), np.int64),
@@ -742,6 +757,8 @@ class Netns:
             taken_data=np.zeros(0, np.uint8),
             loop=np.zeros((LOOP_ROWS, T.LOOP_COLUMNS), np.int64),
             loop_data=np.zeros(LOOP_BYTES, np.uint8),
+            plan=np.zeros(T.PLAN_COLUMNS, np.int64),
+            header=np.zeros(T.HEADER_BYTES, np.uint8),
         )
         state.hint[T.HINT_VALID] = state.hint[T.HINT_PENDING] = 0
         return state
@@ -976,26 +993,22 @@ class Netns:
         row[T.SEND_TTL] = T.NONE if ttl is None else ttl
         row[T.SEND_TOS] = tos
         self._collect(collect_output, collect_datagrams)
-        self._transmit(
-            _bytes(payload), *_one_payload(payload), row.reshape(1, -1), 0, 1, time_ns, True
-        )
+        self._transmit(outgoing(_bytes(payload), *_one_payload(payload), row), 0, 1, time_ns, True)
         return int(row[T.SEND_ERROR])
 
     def _transmit(
         self,
-        arena: np.ndarray,
-        offset: np.ndarray,
-        length: np.ndarray,
-        messages: np.ndarray,
+        datagrams: Handle,
         begin: int,
         end: int,
         time_ns: int,
         each: bool,
         sender: Sender | None = None,
     ) -> int:
-        """Send messages [begin, end) and bring back what comes back; the first that is not done.
+        """Send datagrams [begin, end) and bring back what comes back; the first that is not done.
 
-        It stops after one that failed, or whose answer is an error for `sender`.  See `ippath.udp.sendmsg.udp_send`.
+        It stops after one that failed, or whose answer is an error for `sender`.  See
+        `ippath.udp.sendmsg.udp_send`.
         """
         from ippath.udp.sendmsg import udp_send
 
@@ -1003,10 +1016,12 @@ class Netns:
         with self._one_version():
             while at < end:
                 done = udp_send(
-                    self._version.value, self._state_handle.value, arena, offset, length,
-                    messages, at, end, time_ns, each,
+                    self._version.value, self._state_handle.value, datagrams.value, at, end,
+                    time_ns, each,
                 )  # fmt: skip
-                failed = done > at and messages[done - 1, T.SEND_ERROR]
+                failed = done < 0
+                if failed:
+                    done = ~done
                 if misc[T.MISC_LOOP_ROWS]:
                     self._bring_back()
                     self._drain_taken()
@@ -1016,8 +1031,6 @@ class Netns:
                 at = done
                 if failed:
                     break
-            if self._open:
-                self._drain_taken()
         return at
 
     # --- sockets that calls read (ippath.socket) ----------------------------------------------------------
@@ -1076,6 +1089,7 @@ class Netns:
             rxdst=np.zeros((rows, T.SKB_COLUMNS), np.int64),
             taken=np.zeros((0, T.TAKEN_COLUMNS), np.int64),
         )
+        self._collected = -1
         self._carry_queues(old.socket, state, routes=True)
         self._rows = {number: k for k, number in enumerate(socket[:, T.SOCK_LISTENER].tolist())}
         self._tables_handle = self._version = tables_handle(self.tables)
@@ -1112,27 +1126,24 @@ class Netns:
 
     def transmit(
         self,
-        arena: np.ndarray,
-        offset: np.ndarray,
-        length: np.ndarray,
-        messages: np.ndarray,
+        datagrams: Handle,
         *,
         begin: int = 0,
+        end: int | None = None,
         each: bool = True,
         time_ns: int = 0,
         sender: Sender | None = None,
     ) -> int:
-        """Send the messages of open sockets from `begin` on; returns the first that is not done.
+        """Send datagrams of open sockets from `begin` to before `end`; the first that is not done.
 
-        `messages` is int64[n, SEND_COLUMNS] (see `new_message`), `offset` and `length` (int64[n])
-        find the payloads in `arena` (uint8[]).  It stops after a message that failed: SEND_ERROR of
-        its row is an errno then.  `sender` is charged for what a slow link has not sent yet.  With `each`, what a message brings back to this host (an answer
-        that nobody listens) is seen before the next is sent.
+        `datagrams` is what `outgoing` makes.  It stops after one that failed: SEND_ERROR of its
+        message is an errno then.  `sender` is charged for what a slow link has not sent yet.  With
+        `each`, what a datagram brings back to this host (an answer that nobody listens) is seen
+        before the next is sent.
         """
         self._collect(self.keeps_output, False)
-        done = self._transmit(
-            arena, offset, length, messages, begin, len(messages), time_ns, each, sender
-        )
+        last = len(datagrams.owner.offset) if end is None else end
+        done = self._transmit(datagrams, begin, last, time_ns, each, sender)
         if self.world is not None:
             self.world.sent(self, sender)
         return done
@@ -1142,6 +1153,12 @@ class Netns:
 
     def _collect(self, output: bool, datagrams: bool) -> None:
         """Say what is collected from now on, and make room for it."""
+        wanted = T.COLLECT_SENT * output | T.COLLECT_TAKEN * datagrams
+        if self._open:
+            wanted |= T.COLLECT_CALLS
+        if wanted == self._collected:
+            return
+        self._collected = wanted
         state = self.state
         if output and not len(state.out):
             state = state._replace(
@@ -1157,11 +1174,7 @@ class Netns:
         if state is not self.state:
             self.state = state
             self._state_handle = state_handle(state)
-        state.misc[T.MISC_COLLECT] = (
-            T.COLLECT_SENT * output
-            | T.COLLECT_TAKEN * datagrams
-            | T.COLLECT_CALLS * bool(self._open)
-        )
+        state.misc[T.MISC_COLLECT] = wanted
 
     def _listener_numbers(self) -> np.ndarray:
         numbers = self.tables.socket[:, T.SOCK_LISTENER]
@@ -1317,8 +1330,10 @@ class Netns:
         parts, self._sent = self._sent, []
         by_device: dict[str, list[PacketBatch]] = {}
         for names, rows, data in parts:
-            for device in np.unique(rows[:, T.OUT_DEVICE]):
-                mine = rows[rows[:, T.OUT_DEVICE] == device]
+            devices = rows[:, T.OUT_DEVICE]
+            one = bool((devices == devices[0]).all())
+            for device in devices[:1] if one else np.unique(devices):
+                mine = rows if one else rows[devices == device]
                 length = mine[:, T.OUT_LENGTH].astype(np.int32)
                 by_device.setdefault(names[device], []).append(
                     PacketBatch(
@@ -1443,6 +1458,34 @@ def new_message(family: int, protocol: int) -> np.ndarray:
     row[T.SEND_FAMILY], row[T.SEND_PROTOCOL] = family, protocol
     row[T.SEND_GROUP_TTL], row[T.SEND_PMTUDISC] = 1, T.PMTUDISC_WANT
     return row
+
+
+def outgoing(
+    data: np.ndarray,
+    offset: np.ndarray,
+    length: np.ndarray,
+    message: np.ndarray,
+    target: np.ndarray | None = None,
+    way: np.ndarray | None = None,
+) -> Handle:
+    """Datagrams for `Netns.transmit`; the arrays are not copied.
+
+    `offset` and `length` (int64[n]) find the payloads in `data` (uint8[], not empty).  `message` is
+    int64[n, SEND_COLUMNS], or one for all (see `new_message`); its result and SEND_ID change.
+    `target` (int64[n, TARGET_COLUMNS]) is where each goes, if the message does not say it.  `way` is
+    the route that the sender found last (see `new_way`).
+    """
+    return outgoing_handle(
+        T.Outgoing(
+            data, offset, length, message.reshape(-1, T.SEND_COLUMNS),
+            NO_TARGETS if target is None else target, new_way() if way is None else way,
+        )
+    )  # fmt: skip
+
+
+def new_way() -> np.ndarray:
+    """A way that nobody has found yet: int64[WAY_COLUMNS]."""
+    return np.zeros(T.WAY_COLUMNS, np.int64)
 
 
 def _bytes(payload: bytes) -> np.ndarray:

@@ -107,6 +107,55 @@ SWITCHES: tuple[Switch, ...] = (
         "let packets to a directed broadcast address be hints",
         "on: about 6.18 and later; off: 5.5 to 6.17",
     ),
+    Switch(
+        "send_lookup",
+        "on",
+        ("on", "off"),
+        "datagrams of one call to one destination share a route look-up; off: one each, or two",
+        "on: within a cork or with UDP_SEGMENT; off: sendmmsg of a socket that is not connected",
+    ),
+    Switch(
+        "socket_route",
+        "on",
+        ("on", "off"),
+        "a connected socket remembers its route until something changes that it depends on",
+        "on: all (sk_dst_cache)",
+    ),
+    Switch(
+        "header_template",
+        "on",
+        ("on", "off"),
+        "make the headers of a flow once, with partial sums, and complete them for each packet",
+        "on: link-level headers (hh_cache), and checksums where the device completes them",
+    ),
+    Switch(
+        "send_accounts",
+        "on",
+        ("on", "off"),
+        "settle the accounts once for the datagrams of a call; off: for each",
+        "off: 6.18; on: where the UDP optimisations of 2022 lead to",
+    ),
+    Switch(
+        "send_options",
+        "on",
+        ("on", "off"),
+        "look at options and ancillary data once for the datagrams of a call; off: for each",
+        "off: all; since 5.19 there is less of it (ipcm6_init_sk)",
+    ),
+    Switch(
+        "cork_by_reference",
+        "on",
+        ("on", "off"),
+        "a cork keeps flow, route and payload where they are; off: copies them with each call",
+        "on: since 5.18; off: before",
+    ),
+    Switch(
+        "zero_copy",
+        "on",
+        ("on", "off"),
+        "payloads go from the caller's buffer into the packet; off: by a buffer of the host's own",
+        "on: MSG_ZEROCOPY; off: without",
+    ),
 )
 
 _BY_NAME = {s.name: s for s in SWITCHES}

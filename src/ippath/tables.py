@@ -169,8 +169,10 @@ NEIGH_VALID, NEIGH_FAILED_STATE = 1, 2
     CONF_EAGER,  # each destination gets an entry of its own, smaller MTU or not
     CONF_NO_PMTU_DISC, CONF_MIN_PMTU, CONF_MTU_EXPIRES4_NS, CONF_MTU_EXPIRES6_NS,
     CONF_REDIRECT_EXPIRES_NS,
+    # switches of the send side
+    CONF_SEND_LOOKUP, CONF_SOCKET_ROUTE, CONF_HEADER_TEMPLATE, CONF_SEND_ACCOUNTS, CONF_ZERO_COPY,
     CONF_PROTOCOLS4_0,
-) = range(52)  # fmt: skip
+) = range(57)  # fmt: skip
 CONF_PROTOCOLS6_0 = CONF_PROTOCOLS4_0 + 4  # handled protocols: 256 bits in four words each family
 CONF_ICMP6_RATEMASK = CONF_PROTOCOLS6_0 + 4  # as many bits: limited ICMPv6 types
 CONF_COLUMNS = CONF_ICMP6_RATEMASK + 4
@@ -283,8 +285,9 @@ EM_USED, EM_TOP, EM_HAND, EM_RANDOM, EM_SECRET, EM_COLUMNS = range(6)
     MISC_ONE_CAUSE,  # all packets of the batch count as the frame that it begins with
     MISC_QUIET,  # groups get no copy of what this host sends (IP_MULTICAST_LOOP is off)
     MISC_OWN_IIF,  # of the packet that this host sends: the device that sockets see if it comes back
+    MISC_GENERATION,  # of what routes depend on; a route that is older is looked up again
     MISC_COLUMNS,
-) = range(25)  # fmt: skip
+) = range(26)  # fmt: skip
 # MISC_COLLECT: packets sent, datagrams that sockets took, those of sockets read by calls
 COLLECT_SENT, COLLECT_TAKEN, COLLECT_CALLS = 1, 2, 4
 # packets sent
@@ -316,23 +319,26 @@ TAKEN_DATAGRAM, TAKEN_ERROR = 0, 1
 ) = range(9)  # fmt: skip
 # a datagram to send (ippath.udp.sendmsg); addresses of 0 and columns of NONE leave it to the host
 (
+    # what its route depends on; SEND_KEY columns
     SEND_FAMILY, SEND_PROTOCOL, SEND_SPORT, SEND_DPORT, SEND_SRC_HI, SEND_SRC_LO, SEND_DST_HI,
-    SEND_DST_LO, SEND_OIF,
+    SEND_DST_LO, SEND_OIF, SEND_TOS, SEND_MARK,
+    SEND_GROUP_OIF, SEND_GROUP_SRC,  # IP_MULTICAST_IF
+    SEND_UNICAST_OIF,
     SEND_TTL, SEND_HOPS,  # of this message; of the socket (IP_TTL, IPV6_UNICAST_HOPS)
-    SEND_TOS, SEND_MARK,
+    SEND_GROUP_TTL,  # IP_MULTICAST_TTL
     SEND_FLAGS,  # SENDS_*
     SEND_PMTUDISC,  # IP_PMTUDISC_*
     SEND_MTU,  # IPV6_MTU; 0: none
-    SEND_GROUP_TTL, SEND_GROUP_OIF, SEND_GROUP_SRC,  # IP_MULTICAST_TTL, IP_MULTICAST_IF
-    SEND_UNICAST_OIF,
     SEND_LABEL,  # flow label
     SEND_COVERAGE,  # UDP-Lite: bytes that the checksum covers
     SEND_SEGMENT,  # UDP_SEGMENT: bytes of payload per datagram; 0: all in one
-    SEND_ID,  # IPv4 identification
+    SEND_ID,  # IPv4 identification; counts on from datagram to datagram
     # what came of it: 0 or an errno; the MTU that stopped it
     SEND_ERROR, SEND_INFO,
     SEND_COLUMNS,
 ) = range(27)  # fmt: skip
+SEND_KEY = SEND_UNICAST_OIF + 1
+TARGET_HI, TARGET_LO, TARGET_PORT, TARGET_COLUMNS = range(4)  # where one datagram of many goes
 # SO_BROADCAST, SO_NO_CHECK or UDP_NO_CHECK6_TX, IP_MULTICAST_LOOP off, IPV6_DONTFRAG, MSG_PROBE
 SENDS_BROADCAST, SENDS_UNSUMMED, SENDS_QUIET, SENDS_WHOLE, SENDS_PROBE = 1, 2, 4, 8, 16
 PMTUDISC_DONT, PMTUDISC_WANT, PMTUDISC_DO, PMTUDISC_PROBE, PMTUDISC_INTERFACE, PMTUDISC_OMIT = (
@@ -481,6 +487,19 @@ class State(NamedTuple):
     taken_data: np.ndarray  # uint8[]: their payloads
     loop: np.ndarray  # [rows, LOOP_COLUMNS]: packets that this host sent to itself
     loop_data: np.ndarray  # uint8[]: their bytes
+    plan: np.ndarray  # [PLAN_COLUMNS]: what the datagrams of a flow have in common
+    header: np.ndarray  # uint8[HEADER_BYTES]: the headers that they begin with
+
+
+class Outgoing(NamedTuple):
+    """Datagrams to send: payloads, and what is asked of each."""
+
+    data: np.ndarray  # uint8[]
+    offset: np.ndarray  # [n]: where each payload lies in it
+    length: np.ndarray  # [n]
+    message: np.ndarray  # [n, SEND_COLUMNS], or [1, SEND_COLUMNS] for all
+    target: np.ndarray  # [n, TARGET_COLUMNS], or [0, TARGET_COLUMNS]: the message says where to
+    way: np.ndarray  # [WAY_COLUMNS]: the route that was found last, see ippath.udp.way
 
 
 # the packet in hand (kernel: struct sk_buff and its control block)
@@ -556,6 +575,22 @@ SCRATCH_OPTIONS, SCRATCH_BYTES = SCRATCH_HEADER + 64, 1 << 18
 ) = range(18)  # fmt: skip
 # GOT_REDIRECT: whoever sends such a packet is told of a better way; GOT_REDIRECTED: this host was
 GOT_LOCAL, GOT_BROADCAST, GOT_MULTICAST, GOT_REDIRECT, GOT_REDIRECTED = 1, 2, 4, 8, 16
+# the way of a message: what was asked, and the OUTPUT rows that were the answer
+WAY_GENERATION = SEND_KEY  # that it was found in; 0: there is none
+WAY_OWNED = WAY_GENERATION + 1  # it is that of a connected socket
+WAY_FLOW = WAY_OWNED + 1
+WAY_RESULT = WAY_FLOW + FLOW_COLUMNS
+WAY_COLUMNS = WAY_RESULT + RES_COLUMNS
+# what the datagrams of a flow have in common
+(
+    PLAN_MTU,  # what one packet may hold
+    PLAN_PATH_MTU, PLAN_LOCKED, PLAN_HOPS,
+    PLAN_PART, PLAN_MOST,  # bytes of payload that a packet may have; a message in segments
+    # of `State.header`: bytes of the link-level header, of all, partial sums of what stays the same
+    PLAN_LINK, PLAN_HEADERS, PLAN_IP_SUM, PLAN_UDP_SUM,
+    PLAN_COLUMNS,
+) = range(11)  # fmt: skip
+HEADER_BYTES = 64  # Ethernet, IPv6 and UDP, rounded up
 # who uses which row of `flow` and `result`
 FLOW_INPUT, FLOW_REVERSE, FLOW_OUTPUT, FLOW_SPARE = range(4)
 

@@ -17,6 +17,7 @@ WORKLOADS = {
     "frag": ("ippath.bench.frag", "Frag", "reassembly beside DPDK and scapy, and under attack"),
     "fib": ("ippath.bench.fib", "Fib", "longest prefixes in full tables, beside DPDK and packages"),
     "pmtu": ("ippath.bench.pmtu", "Pmtu", "sends to many destinations, what is learned of some"),
+    "udp": ("ippath.bench.udp", "Udp", "sockets that send and receive, beside Linux"),
     "start": ("ippath.bench.start", "Start", "a whole process: start, 1 M packets, summary"),
     "memory": ("ippath.bench.memory", "Memory", "memory of a process that replays 4 GB"),
 }

@@ -20,7 +20,8 @@ from ippath.tables import (
     CONF_EAGER, DEV_IFINDEX, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS,
     EXC_FAMILY, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_HI, EXC_IFINDEX, EXC_LO,
     EXC_LOCKED, EXC_MTU, EXC_NEXT, EXC_OWNER, EXC_STAMP_NS, EXC_USED, INFO_NH_COUNT, INFO_NH_FIRST,
-    MISC_NOW_NS, NH_DEVICE, NH_OWNER, NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_SRC_HI, NODE_SRC_LO,
+    MISC_GENERATION, MISC_NOW_NS, NH_DEVICE, NH_OWNER, NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_SRC_HI,
+    NODE_SRC_LO,
     NODE_SRC_PLEN, NODE_SUB_COUNT, NODE_SUB_FIRST, NONE, RES_EXCEPTION, RES_NH, RES_ROUTE,
     ROUTE_DST_HI, ROUTE_DST_LO, ROUTE_INFO, ROUTE_NODE, ROUTE_PLEN, ROUTE_TABLE,
 )  # fmt: skip
@@ -83,6 +84,7 @@ def _unlink(s, row):
         table[at, EXC_NEXT] = table[row, EXC_NEXT]
     table[row, EXC_FAMILY] = 0
     s.exc_misc[EM_USED] -= 1
+    s.misc[MISC_GENERATION] += 1
 
 
 @cold
@@ -144,8 +146,9 @@ def _free_row(s):
 def make_exception(h, s, device, owner, family, hi, lo):
     """The entry for a destination, a new empty one if there is none.
 
-    `device` is that of the next hop.
+    `device` is that of the next hop.  Ways that senders remember have to be found anew.
     """
+    s.misc[MISC_GENERATION] += 1
     row = find_exception(s, owner, family, hi, lo)
     if row == NONE:
         cell = _cell(s, family, hi, lo)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import struct
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ippath import tables as T
 from ippath.fib.build import halves
 from ippath.model import Listener
-from ippath.netns import Netns, new_message
+from ippath.netns import Netns, new_message, new_way, outgoing
 from ippath.socket import constants as C
 from ippath.socket.addresses import MAPPED, Name, fail, is_mapped
 from ippath.socket.errors import QueuedError
@@ -20,6 +20,7 @@ from ippath.socket.option_table import DEFAULTS
 
 if TYPE_CHECKING:
     from ippath.socket.arrived import Arrived
+    from ippath.socket.ready import Ready
 
 INT = struct.Struct("=i")
 DEFAULT_BUFFER = 212992  # net.core.rmem_default, wmem_default
@@ -67,6 +68,9 @@ class Base:
         self._deficit = 0
         self._shut = 0
         self._message: np.ndarray | None = None  # what all messages begin with
+        self._described = 0  # the version of the host that it is for
+        self._ready: dict[Any, Ready | None] = {}  # by address, see `ippath.socket.ready`
+        self._way = new_way()  # that it found last
         self._next_id: int | None = None  # IPv4 identification while connected
         self._wire = 0  # bytes charged for what devices have not sent yet
 
@@ -152,7 +156,7 @@ class Base:
     def _renew(self, *, moved: bool = False) -> None:
         """Tell the host of changes; `moved`: datagrams find it elsewhere."""
         self._netns.change_socket(self._number, self._listener(), moved=moved)
-        self._message = None
+        self._forget_messages()
 
     def _renew_members(self) -> None:
         """The host hears groups as long as any socket, bound or not, is a member."""
@@ -162,7 +166,7 @@ class Base:
 
     def _bind_device(self, name: str | None) -> None:
         self._device = name
-        self._message = None
+        self._forget_messages()
         if self._bound:
             self._renew(moved=True)
 
@@ -171,9 +175,14 @@ class Base:
 
     # --- messages -------------------------------------------------------------------------------------
 
+    def _forget_messages(self) -> None:
+        """Something changed that messages depend on."""
+        self._message = None
+        self._ready.clear()
+
     def _template(self) -> np.ndarray:
         """What every message of this socket begins with (kernel: ipcm_init_sk, ipcm6_init_sk)."""
-        if self._message is not None:
+        if self._message is not None and self._described == self._netns.version:
             return self._message
         row = new_message(6 if self._six else 4, self._protocol)
         option = self._options
@@ -185,7 +194,7 @@ class Base:
         row[T.SEND_SEGMENT] = option[C.SOL_UDP, C.UDP_SEGMENT]
         if self._protocol == C.IPPROTO_UDPLITE and self._send_coverage is not None:
             row[T.SEND_COVERAGE] = self._send_coverage
-        self._message = row
+        self._message, self._described = row, self._netns.version
         return row
 
     def _family_template(self, family: int) -> np.ndarray:
@@ -242,9 +251,8 @@ class Base:
         row[T.SEND_FLAGS] |= T.SENDS_PROBE
         if target.scope and row[T.SEND_OIF] == T.NONE:
             row[T.SEND_OIF] = self._row_of(self._device_of(target.scope))
-        messages = row.reshape(1, -1)
         nothing = np.zeros(1, np.int64)
-        self._netns.transmit(_NOTHING, nothing, nothing, messages)
+        self._netns.transmit(outgoing(_NOTHING, nothing, nothing, row))
         return int(row[T.SEND_ERROR]), row
 
     def _route_source(self, family: int) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from ippath import tables as T
 from ippath.batch import PacketBatch
 from ippath.fib.build import halves
+from ippath.netns import outgoing
 from ippath.socket import constants as C
 from ippath.socket.addresses import Name, as_tuple, fail, is_mapped
 from ippath.socket.receiving import Receiving
@@ -145,20 +146,19 @@ class Batches(Sending, Receiving):
         n = len(offset)
         if n == 0:
             return 0
+        self._forget_way()
+        targets = None
         if addresses is None:
-            messages = np.repeat(self._one_message(address).reshape(1, -1), n, axis=0)
+            message = self._one_message(address)
         else:
-            messages = self._many_messages(addresses, ports, n)
-        if self._next_id is not None and self._options[C.SOL_UDP, C.UDP_SEGMENT] == 0:
-            messages[:, T.SEND_ID] = (self._next_id + np.arange(n)) & 0xFFFF
-        if self._error or self._shut & 2 or self._wire >= self._sndbuf:
-            self._before_memory(messages[0], 0)
-        bad = np.flatnonzero(messages[:, T.SEND_DPORT] == 0)
-        end = int(bad[0]) if len(bad) else n
-        done, error = self._transmit_all(data, offset, length, messages[:end])
+            message, targets = self._many_targets(addresses, ports, n)
         if self._next_id is not None:
-            self._next_id += done
-        if done == 0 and (error or len(bad)):
+            message[T.SEND_ID] = self._next_id
+        if self._error or self._shut & 2 or self._wire >= self._sndbuf:
+            self._before_memory(message, 0)
+        end = n if targets is None else _before_port_0(targets)
+        done, error = self._transmit_all(data, offset, length, message, targets, end)
+        if done == 0 and (error or end < n):
             fail(error or errno.EINVAL)
         return done
 
@@ -168,8 +168,10 @@ class Batches(Sending, Receiving):
         row, _ = self._begin6(target, ()) if six else self._begin4(target, ())
         return row
 
-    def _many_messages(self, addresses: np.ndarray, ports: Any, n: int) -> np.ndarray:
-        """A message for each of the addresses; all are of one family."""
+    def _many_targets(
+        self, addresses: np.ndarray, ports: Any, n: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A message for all of the addresses, which are of one family, and the targets."""
         four = addresses.ndim == 1
         if addresses.shape != ((n,) if four else (n, 16)):
             raise ValueError(f"addresses has shape {addresses.shape}, not ({n},) or ({n}, 16)")
@@ -184,26 +186,34 @@ class Batches(Sending, Receiving):
         if not four and is_mapped(source):
             fail(errno.EAFNOSUPPORT)
         row[T.SEND_SRC_HI : T.SEND_SRC_LO + 1] = halves(source)
-        messages = np.repeat(row.reshape(1, -1), n, axis=0)
+        targets = np.zeros((n, T.TARGET_COLUMNS), np.int64)
         if four:
-            messages[:, T.SEND_DST_LO] = addresses
+            targets[:, T.TARGET_LO] = addresses
         else:
             words = np.ascontiguousarray(addresses, np.uint8).view(">u8").astype(np.uint64)
-            messages[:, T.SEND_DST_HI : T.SEND_DST_LO + 1] = words.view(np.int64)
-        messages[:, T.SEND_DPORT] = ports
-        return messages
+            targets[:, T.TARGET_HI : T.TARGET_LO + 1] = words.view(np.int64)
+        targets[:, T.TARGET_PORT] = ports
+        return row, targets
 
     def _transmit_all(
-        self, data: np.ndarray, offset: np.ndarray, length: np.ndarray, messages: np.ndarray
-    ) -> tuple[int, int]:
-        """How many were sent, and the errno that stopped it or 0.
+        self, data: np.ndarray, offset: np.ndarray, length: np.ndarray, message: np.ndarray,
+        targets: np.ndarray | None, end: int,
+    ) -> tuple[int, int]:  # fmt: skip
+        """How many of `end` were sent, and the errno that stopped it or 0.
 
         A connected socket hears of an answer before it sends the next, as it does in Linux.
         """
-        n, each = len(messages), self._peer is not None
-        done = self._netns.transmit(data, offset, length, messages, each=each, sender=self)
-        error = int(messages[done - 1, T.SEND_ERROR]) if done else 0
-        return (done - 1 if error else min(done, n)), error
+        messages = message.reshape(1, -1)
+        if self._netns.switches["send_options"] == "off" and end > 1:
+            messages = _a_message_each(message, length)
+        datagrams = outgoing(data, offset, length, messages, targets, self._way)
+        each = self._peer is not None
+        done = self._netns.transmit(datagrams, end=end, each=each, sender=self)
+        last = messages[min(done, len(messages)) - 1] if done else message
+        if last[T.SEND_ID] != T.NONE:
+            self._next_id = int(last[T.SEND_ID])
+        error = int(last[T.SEND_ERROR])
+        return (done - 1 if error else done), error
 
     def receive_batch(self, most: int | None = None, flags: int = 0) -> Datagrams:
         """All datagrams that wait, or the first `most`, as arrays; waits for the first as `recv` does.
@@ -268,9 +278,25 @@ def _payloads(
         raise ValueError(
             f"payload {row} lies outside the arena: {offset[row]}, {length[row]} bytes"
         )
-    if not data.flags.writeable or not data.flags.c_contiguous or len(data) == 0:
+    if not data.flags.c_contiguous or len(data) == 0:
         data = np.concatenate([data, np.zeros(1, np.uint8)])
     return data, offset, length
+
+
+def _before_port_0(targets: np.ndarray) -> int:
+    """How many stand before the first that has no port."""
+    bad = np.flatnonzero(targets[:, T.TARGET_PORT] == 0)
+    return int(bad[0]) if len(bad) else len(targets)
+
+
+def _a_message_each(message: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """The message once more for each datagram, with the identification that it comes to."""
+    messages = np.repeat(message.reshape(1, -1), len(length), axis=0)
+    if message[T.SEND_ID] != T.NONE:
+        segment = int(message[T.SEND_SEGMENT])
+        packets = np.maximum(-(-length // segment), 1) if segment else np.ones_like(length)
+        messages[:, T.SEND_ID] += np.cumsum(packets) - packets
+    return messages
 
 
 def _datagrams(rows: np.ndarray, data: np.ndarray) -> Datagrams:

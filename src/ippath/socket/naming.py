@@ -115,7 +115,7 @@ class Naming(Base):
             return False
         self._port = port
         self._netns.open_socket(self._number, self._listener(), self._inbox)
-        self._message = None
+        self._forget_messages()
         return True
 
     def _free_port(self, wanted: Listener, others: list[Listener]) -> int:
@@ -153,9 +153,10 @@ class Naming(Base):
         """Give the peer up (connect with AF_UNSPEC); what was not bound by `bind` goes, too."""
         self._check_open()
         self._peer, self._device, self._next_id = None, None, None
+        self._way[T.WAY_OWNED] = 0
         if not self._bound_address:
             self._own = self._source = 0
-        self._message = None
+        self._forget_messages()
         if not self._bound_port and self._bound:
             self._port = 0
             self._netns.close_socket(self._number)
@@ -183,6 +184,7 @@ class Naming(Base):
         self._source = self._source or source
         self._own = self._own or source
         self._peer = name
+        self._way[T.WAY_OWNED] = self._netns.switches["socket_route"] == "on"
         self._next_id = self._netns.chance().randrange(1 << 16)
         self._renew(moved=moved)
         return 0
@@ -241,10 +243,12 @@ class Naming(Base):
         if not 0 <= how <= 2:
             fail(errno.EINVAL)
         self._shut |= how + 1
+        self._forget_messages()
         if self._peer is None:
             fail(errno.ENOTCONN)
 
     def _close(self) -> None:
+        self._forget_messages()
         self._netns.close_socket(self._number)
         self._port = 0
 

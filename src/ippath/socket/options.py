@@ -35,6 +35,7 @@ class Options(Base):
         else:
             raw = as_bytes(value)
         level = self._level(level, errno.ENOPROTOOPT)
+        self._forget_messages()
         special = _SETTERS.get((level, optname))
         if special is not None:
             special(self, raw)
@@ -90,7 +91,7 @@ class Options(Base):
         if value == -1 and option.minus is not None:
             value = option.minus
         self._options[level, name] = value
-        self._message = None
+        self._forget_messages()
         if (level, name) in SEEN_BY_RECEIVE and self._bound:
             self._renew()
 
@@ -128,7 +129,7 @@ class Options(Base):
         if value and value < LEAST_MTU6:
             fail(errno.EINVAL)
         self._mtu6 = value
-        self._message = None
+        self._forget_messages()
 
     def _set_buffer(self, name: int, sysctl: str | None, raw: bytes) -> None:
         """SO_RCVBUF and SO_SNDBUF, as large as the `sysctl` lets it be; without one any size."""
@@ -183,7 +184,7 @@ class Options(Base):
         value = 8 if value != 0 and value < 8 else min(value, 0xFFFF)
         if name == C.UDPLITE_SEND_CSCOV:
             self._send_coverage = value
-            self._message = None
+            self._forget_messages()
         else:
             self._receive_coverage = value
             if self._bound:
@@ -206,12 +207,12 @@ class Options(Base):
             name = self._device_with4(address)
         else:
             self._group_device, self._group_source = None, 0
-            self._message = None
+            self._forget_messages()
             return
         if name is None or (self._device and self._device != name):
             fail(errno.EADDRNOTAVAIL if name is None else errno.EINVAL)
         self._group_device, self._group_source = name, address
-        self._message = None
+        self._forget_messages()
 
     def _set_group_device6(self, raw: bytes) -> None:
         index = self._value_in(C.SOL_IPV6, raw)
@@ -221,7 +222,7 @@ class Options(Base):
         if index and self._device and self._device != name:
             fail(errno.EINVAL)
         self._group_device6 = name
-        self._message = None
+        self._forget_messages()
 
     def _set_unicast_device(self, level: int, raw: bytes) -> None:
         """IP_UNICAST_IF and IPV6_UNICAST_IF: an ifindex in network byte order."""
@@ -235,7 +236,7 @@ class Options(Base):
             self._unicast_device = name
         else:
             self._unicast_device6 = name
-        self._message = None
+        self._forget_messages()
 
     def _membership4(self, join: bool, raw: bytes) -> None:
         """IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP: struct ip_mreq or ip_mreqn."""
@@ -286,7 +287,7 @@ class Options(Base):
         if index and name is None:
             fail(errno.ENODEV)
         self._sticky_source, self._sticky_device = int.from_bytes(raw[:16]), name
-        self._message = None
+        self._forget_messages()
 
     def _path_mtu(self) -> int:
         """IP_MTU and IPV6_MTU: that of the way to the peer."""

@@ -16,13 +16,15 @@ import numpy as np
 from ippath import tables as T
 from ippath.fib.build import halves
 from ippath.mib import COUNTERS
+from ippath.netns import outgoing
 from ippath.socket import constants as C
 from ippath.socket.addresses import Name, as_bytes, fail, is_group, is_link_local6, is_mapped, parse
 from ippath.socket.ancillary import Asked, read4, read6
-from ippath.socket.base import Base
-from ippath.socket.errors import ORIGIN_LOCAL, ORIGIN_ZEROCOPY, ZEROCOPY_COPIED, QueuedError
+from ippath.socket.errors import ORIGIN_ZEROCOPY, ZEROCOPY_COPIED, QueuedError
 from ippath.socket.naming import Naming
+from ippath.socket.ready import Readiness
 
+PEER = ()  # as an address that is ready
 UDP_HEADER = 8
 LARGEST4 = 0xFFFF
 SECOND = 10**9
@@ -40,7 +42,7 @@ class Cork:
     notices: list[int] = field(default_factory=list)
 
 
-class Sending(Naming, Base):
+class Sending(Naming, Readiness):
     """`send` and its relatives."""
 
     _cork: Cork | None = None
@@ -50,7 +52,9 @@ class Sending(Naming, Base):
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send a datagram to the peer; how many bytes."""
-        return self._send(as_bytes(data), flags, None, ())
+        if not flags and (sent := self._again(PEER, data)) is not None:
+            return sent
+        return self._send(as_bytes(data), flags, None, (), PEER)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Send a datagram to the peer."""
@@ -58,13 +62,15 @@ class Sending(Naming, Base):
 
     def sendto(self, *args: Any) -> int:
         """`sendto(data, [flags,] address)`: send a datagram; how many bytes."""
+        if len(args) == 2 and (sent := self._again(args[1], args[0])) is not None:
+            return sent
         if not 2 <= len(args) <= 3:
             raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args)} given)")
         data, flags, address = args[0], args[1] if len(args) == 3 else 0, args[-1]
         payload = as_bytes(data)
         if not isinstance(flags, int):
             raise TypeError(f"'{type(flags).__name__}' object cannot be interpreted as an integer")
-        return self._send(payload, flags, self._parse("sendto", address), ())
+        return self._send(payload, flags, self._parse("sendto", address), (), address)
 
     def sendmsg(
         self,
@@ -92,11 +98,15 @@ class Sending(Naming, Base):
 
     # --- checks ---------------------------------------------------------------------------------------
 
-    def _send(self, payload: bytes, flags: int, target: Name | None, messages: Any) -> int:
+    def _send(
+        self, payload: bytes, flags: int, target: Name | None, messages: Any, again: Any = None
+    ) -> int:
+        """Send a datagram; the next one to `again` may be like it."""
         self._check_open()
         self._autobind()
         if self._cork is not None:
             return self._append(payload, flags, target)
+        self._forget_way()
         six = self._six and not self._goes_as_ipv4(target)
         if not six and len(payload) > LARGEST4:
             fail(errno.EMSGSIZE)
@@ -110,6 +120,8 @@ class Sending(Naming, Base):
         self._go(row, where, payload, flags)
         if flags & C.MSG_ZEROCOPY:
             self._complete(self._take_notice())
+        if again is not None and not flags:
+            self._keep_ready(again, row, where)
         return len(payload)
 
     def _goes_as_ipv4(self, target: Name | None) -> bool:
@@ -222,19 +234,14 @@ class Sending(Naming, Base):
             self._before_memory(row, flags)
         if len(payload) > self._sndbuf:
             self._check_pieces(row, len(payload))
-        error = self._transmit_one(row, payload)
-        if error == errno.EMSGSIZE:
-            self._too_large(row, where)
-        if error:
-            fail(error)
-        if self._next_id is not None and row[T.SEND_FAMILY] == 4:
-            segment = int(row[T.SEND_SEGMENT])
-            self._next_id += -(-len(payload) // segment) if segment else 1
+        self._transmit_one(row, payload)
+        self._finish(row, where)
 
     def _transmit_one(self, row: np.ndarray, payload: bytes) -> int:
-        arena = np.frombuffer(bytearray(payload) or bytearray(1), np.uint8)
+        arena = np.frombuffer(payload or b"\0", np.uint8)
         length = np.array([len(payload)], np.int64)
-        self._netns.transmit(arena, _ZERO, length, row.reshape(1, -1), sender=self)
+        datagrams = outgoing(arena, _ZERO, length, row, way=self._way)
+        self._netns.transmit(datagrams, sender=self)
         return int(row[T.SEND_ERROR])
 
     def _before_memory(self, row: np.ndarray, flags: int) -> None:
@@ -285,19 +292,6 @@ class Sending(Naming, Base):
             self._count_refused()
             fail(errno.ENOBUFS)
 
-    def _too_large(self, row: np.ndarray, where: Name) -> None:
-        """A datagram was too large: an entry in the error queue, if anybody wants it."""
-        four = row[T.SEND_FAMILY] == 4
-        wanted = (C.SOL_IP, C.IP_RECVERR) if four else (C.SOL_IPV6, C.IPV6_RECVERR)
-        if self._options[wanted]:
-            name = Name(where.ip & 0xFFFFFFFF, where.port) if four else where
-            self._errors.append(
-                QueuedError(
-                    errno.EMSGSIZE, ORIGIN_LOCAL, info=int(row[T.SEND_INFO]),
-                    family=4 if four else 6, destination=name,
-                )
-            )  # fmt: skip
-
     # --- cork -----------------------------------------------------------------------------------------
 
     def _start_cork(self, row: np.ndarray, where: Name, payload: bytes, flags: int) -> int:
@@ -332,6 +326,9 @@ class Sending(Naming, Base):
             self._too_large(cork.row, cork.target)
             fail(errno.EMSGSIZE)
         cork.parts.append(payload)
+        if self._netns.switches["cork_by_reference"] == "off":
+            cork.row, cork.parts = cork.row.copy(), [b"".join(cork.parts)]
+            self._way[T.WAY_GENERATION] = 0
         if flags & C.MSG_ZEROCOPY and (payload or not cork.parts[:-1]):
             cork.notices.append(self._take_notice())
         if not (self._options[C.SOL_UDP, C.UDP_CORK] or flags & C.MSG_MORE):

@@ -102,6 +102,31 @@ def _emit_lowpan(h, s, buf, offset, kept, length, device, hi, lo):
         lowpan_xmit(s, buf, offset, kept, length, device, h.device[device, DEV_PAN], mine, to)
 
 
+@kernel
+def store_ethernet(h, buf, at, device, family, hi, lo, broadcast, ethertype):
+    """Write the header of an Ethernet frame to the next hop (hi, lo) to `buf[at]`."""
+    mac = neighbour_mac(h, device, family, hi, lo, broadcast)
+    mine = max(0, h.device[device, DEV_MAC])
+    store16be(buf, at, mac >> 32)
+    store32be(buf, at + 2, mac & 0xFFFFFFFF)
+    store16be(buf, at + 6, mine >> 32)
+    store32be(buf, at + 8, mine & 0xFFFFFFFF)
+    store16be(buf, at + 12, ethertype)
+
+
+@hot
+def note_sent(s, row, at, length, wire, device, link, cause):
+    """Write the row of a packet whose bytes stand in the output arena from `at` on."""
+    out = s.out
+    out[row, OUT_OFFSET] = at
+    out[row, OUT_LENGTH] = length
+    out[row, OUT_WIRE] = wire
+    out[row, OUT_DEVICE] = device
+    out[row, OUT_TIME_NS] = s.misc[MISC_NOW_NS]
+    out[row, OUT_CAUSE] = cause
+    out[row, OUT_LINK] = link
+
+
 @cold
 def emit(h, s, buf, offset, kept, length, device, family, hi, lo, kind):
     """Send a packet of `length` bytes by `device` to the next hop (hi, lo).
@@ -126,22 +151,12 @@ def emit(h, s, buf, offset, kept, length, device, family, hi, lo, kind):
     row, at = s.misc[MISC_OUT_ROWS], s.misc[MISC_OUT_BYTES]
     if row >= s.out.shape[0] or at + header + kept > s.out_data.shape[0]:
         return  # the burst loop stops before this can happen; never write past the arena
-    s.out[row, OUT_OFFSET] = at
-    s.out[row, OUT_LENGTH] = header + kept
-    s.out[row, OUT_WIRE] = header + length
-    s.out[row, OUT_DEVICE] = device
-    s.out[row, OUT_TIME_NS] = s.misc[MISC_NOW_NS]
-    s.out[row, OUT_CAUSE] = s.skb[SKB_FRAME]
-    s.out[row, OUT_LINK] = LINK_RAW if raw else LINK_ETHERNET
+    link = LINK_RAW if raw else LINK_ETHERNET
+    note_sent(s, row, at, header + kept, header + length, device, link, s.skb[SKB_FRAME])
     if not raw:
-        mac = neighbour_mac(h, device, family, hi, lo, kind == RTN_BROADCAST)
-        mine = max(0, h.device[device, DEV_MAC])
-        store16be(s.out_data, at, mac >> 32)
-        store32be(s.out_data, at + 2, mac & 0xFFFFFFFF)
-        store16be(s.out_data, at + 6, mine >> 32)
-        store32be(s.out_data, at + 8, mine & 0xFFFFFFFF)
-        version = load8(buf, offset) >> 4
-        store16be(s.out_data, at + 12, ETH_P_IP if version == 4 else ETH_P_IPV6)
+        ethertype = ETH_P_IP if load8(buf, offset) >> 4 == 4 else ETH_P_IPV6
+        broadcast = kind == RTN_BROADCAST
+        store_ethernet(h, s.out_data, at, device, family, hi, lo, broadcast, ethertype)
     copy(s.out_data, at + header, buf, offset, kept)
     s.misc[MISC_OUT_ROWS] = row + 1
     s.misc[MISC_OUT_BYTES] = at + header + kept

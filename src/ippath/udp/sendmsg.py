@@ -1,14 +1,16 @@
 """Sending datagrams from sockets (kernel: udp_sendmsg, udpv6_sendmsg, udp_send_skb).
 
-In:  payloads in an arena and a row of SEND_* columns for each: where to, and what the socket's
-     options and ancillary data ask for.
-Out: packets in the output arena; in each row 0 or an errno.
+In:  payloads in an arena and rows of SEND_* columns, for each or for all: where to, and what the
+     socket's options and ancillary data ask for.
+Out: packets in the output arena; in the row 0 or an errno.
+
+A message is routed, then planned: what all its datagrams have in common.  Those that can go straight
+to their device do, many at a time (`ippath.udp.send_run`); others go the long way, one by one.
 """
 
 from __future__ import annotations
 
-from ippath.tx.path_mtu import is_mtu_locked4, output_mtu4, output_mtu6
-from ippath.handles import open_bytes, open_column, open_messages, open_state, open_tables
+from ippath.handles import open_outgoing, open_state, open_tables
 from ippath.jit import entry, kernel
 from ippath.mib import (
     M_IpOutNoRoutes, M_Udp6OutDatagrams, M_UdpLite6OutDatagrams, M_UdpLiteOutDatagrams,
@@ -16,38 +18,42 @@ from ippath.mib import (
 )  # fmt: skip
 from ippath.rx.rate_limit import random32
 from ippath.tables import (
-    RES_EXCEPTION, COLLECT_SENT, CONF_DEFAULT_TTL, DEV_HOP_LIMIT6, DEV_MTU, DEV_MTU6, EACCES, EINVAL, EIO,
-    EMSGSIZE, ENETUNREACH, ENODEV, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF, FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO,
-    INFO_HOPLIMIT, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS, MISC_OUT_BYTES,
-    MISC_OUT_ROWS, MISC_QUIET, NONE, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
-    RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
+    COLLECT_SENT, CONF_DEFAULT_TTL, CONF_HEADER_TEMPLATE, CONF_SEND_LOOKUP, DEV_HOP_LIMIT6, DEV_MTU,
+    DEV_MTU6, EACCES, EINVAL, EIO, EMSGSIZE, ENETUNREACH, ENODEV, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF,
+    FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO, INFO_HOPLIMIT, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS,
+    MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_QUIET, NONE, PLAN_HOPS, PLAN_LOCKED, PLAN_MOST, PLAN_MTU,
+    PLAN_PART, PLAN_PATH_MTU, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
+    RES_EXCEPTION, RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
     SENDS_QUIET, SENDS_UNSUMMED, SENDS_WHOLE, SEND_COVERAGE, SEND_DPORT, SEND_DST_HI, SEND_DST_LO,
-    SEND_ERROR, SEND_FAMILY, SEND_FLAGS, SEND_GROUP_OIF, SEND_GROUP_SRC, SEND_GROUP_TTL, SEND_HOPS, SEND_ID,
-    SEND_INFO, SEND_LABEL, SEND_MARK, SEND_MTU, SEND_OIF, SEND_PMTUDISC, SEND_PROTOCOL,
+    SEND_ERROR, SEND_FAMILY, SEND_FLAGS, SEND_GROUP_OIF, SEND_GROUP_SRC, SEND_GROUP_TTL, SEND_HOPS,
+    SEND_ID, SEND_INFO, SEND_LABEL, SEND_MARK, SEND_MTU, SEND_OIF, SEND_PMTUDISC, SEND_PROTOCOL,
     SEND_SEGMENT, SEND_SPORT, SEND_SRC_HI, SEND_SRC_LO, SEND_TOS, SEND_TTL, SEND_UNICAST_OIF,
-    SKB_FRAME,
+    SKB_FRAME, TARGET_HI, TARGET_LO, TARGET_PORT, WAY_GENERATION, WAY_OWNED,
 )  # fmt: skip
+from ippath.tx.header_template import template4, template6
 from ippath.tx.ip_output4 import ip_output4
 from ippath.tx.ip_output6 import ip_output6
 from ippath.tx.loopback import loops_soon_full
+from ippath.tx.path_mtu import is_mtu_locked4, output_mtu4, output_mtu6
 from ippath.tx.route_output4 import route_output4
 from ippath.tx.route_output6 import choose_source6, look_up_output6
+from ippath.udp.send_run import (
+    MOST_SEGMENTS, OUT_RESERVE_BYTES, OUT_RESERVE_ROWS, fits, send_run,
+)  # fmt: skip
+from ippath.udp.way import keep_way, take_way, way_stands
 from ippath.wire.checksum import checksum, pseudo4, pseudo6, transport
-from ippath.wire.ipv4 import CHECKSUM, DF, FLAGS_OFFSET, IPPROTO_UDP, TOTAL_LENGTH
+from ippath.wire.ipv4 import CHECKSUM, DF, IPPROTO_UDP, store_header4
 from ippath.wire.ipv4 import HEADER as HEADER4
 from ippath.wire.ipv4 import is_multicast as is_multicast4
-from ippath.wire.ipv6 import is_multicast, store_header6
 from ippath.wire.ipv6 import HEADER as HEADER6
-from ippath.wire.memory import copy, store16be, store32be
+from ippath.wire.ipv6 import is_multicast, store_header6
+from ippath.wire.memory import copy, store16be
 
 UDP_HEADER = 8
 LARGEST = 0xFFFF  # bytes of a UDP datagram with its header, and of an IPv4 packet
 LEAST_MTU4 = 68  # kernel: inetdev_valid_mtu
 FRAGMENT_HEADER6 = 8
 TOS_DSCP = 0xFC
-MOST_SEGMENTS = 128  # UDP_MAX_SEGMENTS, 64 before 6.9
-# room that one message may need in the output arena: 64 KiB in the smallest fragments, or segments
-OUT_RESERVE_BYTES, OUT_RESERVE_ROWS = 1 << 18, 1 << 11
 
 
 @kernel
@@ -125,12 +131,7 @@ def _route4(h, s, m, row):
     )  # fmt: skip
     if error == ENETUNREACH:
         s.counters[M_IpOutNoRoutes] += 1
-    if error:
-        return error
-    broadcast = s.result[FLOW_OUTPUT, RES_TYPE] == RTN_BROADCAST
-    if broadcast and m[row, SEND_FLAGS] & SENDS_BROADCAST == 0:
-        return EACCES
-    return 0
+    return error
 
 
 @kernel
@@ -149,29 +150,45 @@ def _hops4(h, s, m, row):
 
 
 @kernel
-def _send4(h, s, m, row, data, start, size):
-    error = _route4(h, s, m, row)
-    if error:
-        return error
-    flow, info = s.flow[FLOW_OUTPUT], s.result[FLOW_OUTPUT, RES_INFO]
-    mode, cuts = m[row, SEND_PMTUDISC], _cuts(m[row, SEND_PMTUDISC])
-    device_mtu = h.device[flow[FLOW_OIF], DEV_MTU]
-    result = s.result[FLOW_OUTPUT]
-    path_mtu = output_mtu4(h, s, result, flow[FLOW_OIF])
-    mtu = device_mtu if mode >= PMTUDISC_PROBE else path_mtu
+def _plan4(h, s, m, row):
+    """What the datagrams of an IPv4 message have in common, once it is routed: 0 or an errno."""
+    result, device = s.result[FLOW_OUTPUT], s.flow[FLOW_OUTPUT, FLOW_OIF]
+    if result[RES_TYPE] == RTN_BROADCAST and m[row, SEND_FLAGS] & SENDS_BROADCAST == 0:
+        return EACCES
+    path_mtu = output_mtu4(h, s, result, device)
+    mtu = h.device[device, DEV_MTU] if m[row, SEND_PMTUDISC] >= PMTUDISC_PROBE else path_mtu
     if mtu < LEAST_MTU4:
         return ENETUNREACH
-    m[row, SEND_INFO] = mtu
-    if m[row, SEND_FLAGS] & SENDS_PROBE:
-        return 0
+    plan = s.plan
+    plan[PLAN_MTU] = m[row, SEND_INFO] = mtu
+    plan[PLAN_PATH_MTU] = path_mtu
+    plan[PLAN_LOCKED] = is_mtu_locked4(h, s, result[RES_INFO], result[RES_EXCEPTION])
+    plan[PLAN_HOPS] = _hops4(h, s, m, row)
+    plan[PLAN_PART] = mtu - HEADER4 - UDP_HEADER
+    plan[PLAN_MOST] = LARGEST - HEADER4 - UDP_HEADER
+    return 0
+
+
+@kernel
+def _is_whole(s, m, row, total):
+    """Does a packet of `total` bytes carry DF (kernel: ip_dont_fragment)?"""
+    mode, plan = m[row, SEND_PMTUDISC], s.plan
+    if mode == PMTUDISC_WANT:
+        return total <= plan[PLAN_PATH_MTU] and plan[PLAN_LOCKED] == 0
+    return mode == PMTUDISC_DO or mode == PMTUDISC_PROBE
+
+
+@kernel
+def _send4(h, s, m, row, data, start, size):
+    """Send one message over IPv4 the long way: 0 or an errno."""
+    flow, plan = s.flow[FLOW_OUTPUT], s.plan
+    mtu, cuts = plan[PLAN_MTU], _cuts(m[row, SEND_PMTUDISC])
     most = LARGEST if cuts or m[row, SEND_SEGMENT] else min(mtu, LARGEST)
     if HEADER4 + UDP_HEADER + size > most:
         return EMSGSIZE
     segment = _segments(m, row, size, HEADER4 + UDP_HEADER, mtu)
     if segment < 0:
         return -segment
-    locked = is_mtu_locked4(h, s, info, result[RES_EXCEPTION])
-    hops = _hops4(h, s, m, row)
     buf, protocol, done, index = s.scratch, m[row, SEND_PROTOCOL], 0, 0
     lite = protocol != IPPROTO_UDP
     s.counters[M_UdpLiteOutDatagrams if lite else M_UdpOutDatagrams] += 1
@@ -179,18 +196,12 @@ def _send4(h, s, m, row, data, start, size):
         part = min(segment, size - done)
         length = UDP_HEADER + part
         total = HEADER4 + length
-        whole = mode == PMTUDISC_DO or mode == PMTUDISC_PROBE
-        if mode == PMTUDISC_WANT and total <= path_mtu and not locked:
-            whole = True
+        whole = _is_whole(s, m, row, total)
         copy(buf, HEADER4 + UDP_HEADER, data, start + done, part)
-        store16be(buf, 0, 0x4500 | m[row, SEND_TOS])
-        store16be(buf, TOTAL_LENGTH, total)
-        store16be(buf, 4, _identification(s, m, row, whole, cuts, index))
-        store16be(buf, FLAGS_OFFSET, DF if whole else 0)
-        store16be(buf, 8, hops << 8 | protocol)
-        store16be(buf, CHECKSUM, 0)
-        store32be(buf, 12, flow[FLOW_SRC_LO])
-        store32be(buf, 16, flow[FLOW_DST_LO])
+        store_header4(
+            buf, 0, m[row, SEND_TOS], total, _identification(s, m, row, whole, cuts, index),
+            DF if whole else 0, plan[PLAN_HOPS], protocol, flow[FLOW_SRC_LO], flow[FLOW_DST_LO],
+        )  # fmt: skip
         store16be(buf, CHECKSUM, checksum(buf, 0, HEADER4))
         summed = _write_udp(s, m, row, HEADER4, length)
         _sum_udp(s, m, row, HEADER4, summed, pseudo4(buf, 0, protocol, length))
@@ -198,7 +209,10 @@ def _send4(h, s, m, row, data, start, size):
         done += part
         index += 1
         if done >= size:
-            return 0
+            break
+    if m[row, SEND_ID] != NONE:
+        m[row, SEND_ID] += index
+    return 0
 
 
 @kernel
@@ -232,15 +246,18 @@ def _hops6(h, s, m, row):
 
 
 @kernel
-def _mtu6(h, s, m, row):
-    """What one packet may hold (kernel: ip6_setup_cork)."""
-    device = s.flow[FLOW_OUTPUT, FLOW_OIF]
+def _plan6(h, s, m, row):
+    """What the datagrams of an IPv6 message have in common (kernel: ip6_setup_cork)."""
+    plan, device = s.plan, s.flow[FLOW_OUTPUT, FLOW_OIF]
     mtu = output_mtu6(h, s, s.result[FLOW_OUTPUT], device)
     if m[row, SEND_PMTUDISC] >= PMTUDISC_PROBE:
         mtu = h.device[device, DEV_MTU6]
     if m[row, SEND_MTU]:
         mtu = min(mtu, m[row, SEND_MTU])
-    return mtu
+    plan[PLAN_MTU] = m[row, SEND_INFO] = mtu
+    plan[PLAN_HOPS] = _hops6(h, s, m, row)
+    plan[PLAN_PART] = mtu - HEADER6 - UDP_HEADER
+    plan[PLAN_MOST] = LARGEST - UDP_HEADER
 
 
 @kernel
@@ -257,20 +274,13 @@ def _too_large6(m, row, size, mtu):
 
 @kernel
 def _send6(h, s, m, row, data, start, size):
-    error = _route6(h, s, m, row)
-    if error:
-        return error
-    flow, buf = s.flow[FLOW_OUTPUT], s.scratch
-    mtu = _mtu6(h, s, m, row)
-    m[row, SEND_INFO] = mtu
-    if m[row, SEND_FLAGS] & SENDS_PROBE:
-        return 0
+    """Send one message over IPv6 the long way: 0 or an errno."""
+    flow, buf, mtu = s.flow[FLOW_OUTPUT], s.scratch, s.plan[PLAN_MTU]
     if _too_large6(m, row, size, mtu):
         return EMSGSIZE
     segment = _segments(m, row, size, HEADER6 + UDP_HEADER, mtu)
     if segment < 0:
         return -segment
-    hops = _hops6(h, s, m, row)
     protocol, done = m[row, SEND_PROTOCOL], 0
     lite = protocol != IPPROTO_UDP
     s.counters[M_UdpLite6OutDatagrams if lite else M_Udp6OutDatagrams] += 1
@@ -279,8 +289,9 @@ def _send6(h, s, m, row, data, start, size):
         length = UDP_HEADER + part
         copy(buf, HEADER6 + UDP_HEADER, data, start + done, part)
         store_header6(
-            buf, 0, 6 << 28 | m[row, SEND_TOS] << 20 | m[row, SEND_LABEL], length, protocol, hops,
-            flow[FLOW_SRC_HI], flow[FLOW_SRC_LO], flow[FLOW_DST_HI], flow[FLOW_DST_LO],
+            buf, 0, 6 << 28 | m[row, SEND_TOS] << 20 | m[row, SEND_LABEL], length, protocol,
+            s.plan[PLAN_HOPS], flow[FLOW_SRC_HI], flow[FLOW_SRC_LO], flow[FLOW_DST_HI],
+            flow[FLOW_DST_LO],
         )  # fmt: skip
         summed = _write_udp(s, m, row, HEADER6, length)
         _sum_udp(s, m, row, HEADER6, summed, pseudo6(buf, 0, protocol, length))
@@ -310,38 +321,90 @@ def _devices_exist(h, m, row):
     return lowest >= NONE and highest <= last
 
 
-@entry
-def udp_send(tables, state, arena, offset, length, messages, begin, end, now, each):
-    """Send messages [begin, end); returns the first that is not done.
+@kernel
+def _find_way(h, s, m, row, way):
+    """Route a message, unless its way is known: 0 or an errno."""
+    if way_stands(s, way, m, row):
+        take_way(s, way)
+        return 0
+    error = _route4(h, s, m, row) if m[row, SEND_FAMILY] == 4 else _route6(h, s, m, row)
+    if error == 0:
+        keep_way(s, way, m, row)
+    return error
 
-    `messages` is int64[n, SEND_COLUMNS], `offset` and `length` (int64[n]) find the payloads in
-    `arena` (uint8[]), `now` is the clock in nanoseconds.  SEND_ERROR of each row becomes 0 or an
-    errno.  It stops after one that failed, when an arena has to be emptied, and with `each` after one
-    that comes back in, whose effects the next one may see.
+
+@kernel
+def _plan(h, s, m, row, way):
+    """Route and plan a message: 0 or an errno."""
+    if not _devices_exist(h, m, row):
+        return ENODEV
+    if h.conf[CONF_SEND_LOOKUP] == 0 and way[WAY_OWNED] == 0:
+        way[WAY_GENERATION] = 0
+    error = _find_way(h, s, m, row, way)
+    if error:
+        return error
+    if m[row, SEND_FAMILY] == 4:
+        return _plan4(h, s, m, row)
+    _plan6(h, s, m, row)
+    return 0
+
+
+@kernel
+def _goes_straight(h, s, m, row, size):
+    """Can the message go straight to its device?  Makes its headers then."""
+    if h.conf[CONF_HEADER_TEMPLATE] == 0 or m[row, SEND_PROTOCOL] != IPPROTO_UDP:
+        return False
+    if not fits(s, m, row, size):
+        return False
+    tos, sport, dport = m[row, SEND_TOS], m[row, SEND_SPORT], m[row, SEND_DPORT]
+    if m[row, SEND_FAMILY] == 6:
+        return template6(h, s, tos, m[row, SEND_LABEL], sport, dport)
+    whole = _is_whole(s, m, row, 0)  # what goes straight fits the path
+    return template4(h, s, tos, DF if whole else 0, sport, dport)
+
+
+@kernel
+def _long_way(h, s, o, m, row, number):
+    """Send message `number`, asked for in row `row`: 0 or an errno."""
+    # no packet caused it; the segments of one message are told from others
+    s.skb[SKB_FRAME] = -(number + 1) if m[row, SEND_SEGMENT] else 0
+    s.misc[MISC_QUIET] = m[row, SEND_FLAGS] & SENDS_QUIET
+    if m[row, SEND_FAMILY] == 4:
+        error = _send4(h, s, m, row, o.data, o.offset[number], o.length[number])
+    else:
+        error = _send6(h, s, m, row, o.data, o.offset[number], o.length[number])
+    s.misc[MISC_QUIET] = 0
+    return error
+
+
+@entry
+def udp_send(tables, state, outgoing, begin, end, now, each):
+    """Send datagrams [begin, end) of an Outgoing; returns the first that is not done.
+
+    `now` is the clock in nanoseconds.  SEND_ERROR of the message becomes 0 or an errno.  It stops
+    after one that failed (what it returns is then inverted, below 0), when an arena has to be
+    emptied, and with `each` after one that comes back in, whose effects the next one may see.
     """
-    h, s, data, m = (
-        open_tables(tables),
-        open_state(state),
-        open_bytes(arena),
-        open_messages(messages),
-    )
-    offset, length = open_column(offset), open_column(length)
-    misc = s.misc
+    h, s, o = open_tables(tables), open_state(state), open_outgoing(outgoing)
+    m, misc, number = o.message, s.misc, begin
+    shared, aimed = m.shape[0] == 1, o.target.shape[0] > 0
     misc[MISC_NOW_NS] = max(misc[MISC_NOW_NS], now)
-    for row in range(begin, end):
+    while number < end:
         if not _has_room(s) or (each and misc[MISC_LOOP_ROWS]):
-            return row
-        # no packet caused them; the segments of one message are told from others
-        s.skb[SKB_FRAME] = -(row + 1) if m[row, SEND_SEGMENT] else 0
-        misc[MISC_QUIET] = m[row, SEND_FLAGS] & SENDS_QUIET
-        if not _devices_exist(h, m, row):
-            error = ENODEV
-        elif m[row, SEND_FAMILY] == 4:
-            error = _send4(h, s, m, row, data, offset[row], length[row])
-        else:
-            error = _send6(h, s, m, row, data, offset[row], length[row])
-        misc[MISC_QUIET] = 0
+            return number
+        row = 0 if shared else number
+        if aimed:
+            m[row, SEND_DST_HI] = o.target[number, TARGET_HI]
+            m[row, SEND_DST_LO] = o.target[number, TARGET_LO]
+            m[row, SEND_DPORT] = o.target[number, TARGET_PORT]
+        error, upto = _plan(h, s, m, row, o.way), number + 1
+        if error == 0 and m[row, SEND_FLAGS] & SENDS_PROBE == 0:
+            if _goes_straight(h, s, m, row, o.length[number]):
+                upto = send_run(h, s, o, row, number, end if shared else upto)
+            else:
+                error = _long_way(h, s, o, m, row, number)
         m[row, SEND_ERROR] = error
+        number = upto
         if error:
-            return row + 1
-    return end
+            return ~number
+    return number

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ippath.jit import hot
+from ippath.jit import hot, kernel
+from ippath.wire.memory import store16be, store32be
 
 HEADER = 20
 VERSION_IHL, TOS, TOTAL_LENGTH, IDENTIFICATION, FLAGS_OFFSET = 0, 1, 2, 4, 6
@@ -16,6 +17,19 @@ IPOPT_END, IPOPT_NOOP, IPOPT_RR, IPOPT_TIMESTAMP = 0, 1, 7, 68
 IPOPT_LSRR, IPOPT_SSRR, IPOPT_RA, IPOPT_CIPSO = 131, 137, 148, 134
 IPOPT_COPY = 0x80
 LIMITED_BROADCAST = 0xFFFFFFFF
+
+
+@kernel
+def store_header4(buf, at, tos, total, ident, flags, ttl, protocol, source, destination):
+    """Write an IPv4 header without options to `buf[at]`; its checksum is still 0."""
+    store16be(buf, at, 0x4500 | tos)
+    store16be(buf, at + TOTAL_LENGTH, total)
+    store16be(buf, at + IDENTIFICATION, ident)
+    store16be(buf, at + FLAGS_OFFSET, flags)
+    store16be(buf, at + TTL, ttl << 8 | protocol)
+    store16be(buf, at + CHECKSUM, 0)
+    store32be(buf, at + SOURCE, source)
+    store32be(buf, at + DESTINATION, destination)
 
 
 @hot
