@@ -145,7 +145,7 @@ if not COMPILED:
         """A byte arena in the form that all stages share."""
         return array
 
-    open_column = open_rows = as_arena = open_bytes
+    open_column = open_rows = open_messages = as_arena = open_bytes
 
     def copy_route(target: Any, source: Any) -> None:
         """Copy the DST_* fields of a packet or hint."""
@@ -405,6 +405,7 @@ else:
     open_bytes = _array_opener("arena", True)
     open_column = _array_opener("column", True)
     open_rows = _array_opener("verdict rows", False, T.V_COLUMNS)
+    open_messages = _array_opener("messages", False, T.SEND_COLUMNS)
 
     @intrinsic
     def as_arena(typing, table):
