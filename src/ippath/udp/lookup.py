@@ -59,7 +59,7 @@ def _accepts(h, row, skb, source_port):
 @hot
 def bound_device_matches(h, bound, device):
     """May a socket bound to `bound` (or NONE) get what came by `device` (kernel: inet_bound_dev_eq)?"""
-    master = h.device[device, DEV_MASTER]
+    master = h.device[device, DEV_MASTER] if device >= 0 else NONE  # the device may be gone
     if bound == NONE:
         return master == NONE or master == device or h.conf[CONF_L3MDEV_ACCEPT] != 0
     return bound == device or bound == master
