@@ -259,3 +259,18 @@ def test_a_remembered_route_lasts_until(what: str) -> None:
         after.append(sent_by_peers(world, 1240))
     assert before[0] == before[1] and after[0] == after[1]
     assert before[0] != after[0]
+
+
+@pytest.mark.parametrize("template", ["on", "off"])
+@pytest.mark.parametrize("mode", range(6))
+def test_only_what_must_stay_whole_has_no_identification(mode: int, template: str) -> None:
+    """As Linux sends it from a socket that is not connected: by chance, but 0 with DF on demand."""
+    netns = Netns(parse_host(HOST), switches={"header_template": template})
+    netns.keeps_output = True
+    sock = netns.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_IP, IP_MTU_DISCOVER, mode)
+    sock.sendto(bytes(16), (FAR4, 9))
+    (sent,) = netns.take_output()
+    ip = sent.packet[-44:]  # 20 bytes of header, 8 of UDP, 16 of payload
+    known = ip[4:6] == bytes(2)
+    assert known == (mode in (2, 3))  # IP_PMTUDISC_DO, IP_PMTUDISC_PROBE

@@ -18,9 +18,8 @@ from ippath.rx.rate_limit import random32
 from ippath.tables import (
     COLLECT_SENT, CONF_SEND_ACCOUNTS, CONF_ZERO_COPY, DEVSTAT_TX, DEVSTAT_TX_BYTES, FLOW_OIF,
     FLOW_OUTPUT, MISC_COLLECT, MISC_OUT_BYTES, MISC_OUT_ROWS, NONE, PLAN_HEADERS, PLAN_LINK,
-    PLAN_MOST, PLAN_PART, PMTUDISC_OMIT, PMTUDISC_WANT, SCRATCH_FRAGMENT,
-    SENDS_UNSUMMED, SEND_DPORT, SEND_DST_HI,
-    SEND_DST_LO, SEND_FAMILY, SEND_FLAGS, SEND_ID, SEND_PMTUDISC, SEND_SEGMENT, TARGET_HI,
+    PLAN_LOCKED, PLAN_MOST, PLAN_PART, PLAN_PATH_MTU, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE,
+    PMTUDISC_WANT, SCRATCH_FRAGMENT, SENDS_UNSUMMED, SEND_DPORT, SEND_DST_HI, SEND_DST_LO, SEND_FAMILY, SEND_FLAGS, SEND_ID, SEND_PMTUDISC, SEND_SEGMENT, TARGET_HI,
     TARGET_LO, TARGET_PORT,
 )  # fmt: skip
 from ippath.tx.emit import note_sent
@@ -31,6 +30,34 @@ from ippath.wire.memory import copy
 MOST_SEGMENTS = 128  # UDP_MAX_SEGMENTS, 64 before 6.9
 # room that one message may need in the output arena: 64 KiB in the smallest fragments, or segments
 OUT_RESERVE_BYTES, OUT_RESERVE_ROWS = 1 << 18, 1 << 11
+
+
+@hot
+def cuts(mode):
+    """May the host cut what is too large (kernel: ip_sk_ignore_df, ip6_sk_ignore_df)?"""
+    return mode <= PMTUDISC_WANT or mode == PMTUDISC_OMIT
+
+
+@hot
+def is_whole(s, m, row, total):
+    """Does a packet of `total` bytes carry DF (kernel: ip_dont_fragment)?"""
+    mode, plan = m[row, SEND_PMTUDISC], s.plan
+    if mode == PMTUDISC_WANT:
+        return total <= plan[PLAN_PATH_MTU] and plan[PLAN_LOCKED] == 0
+    return mode == PMTUDISC_DO or mode == PMTUDISC_PROBE
+
+
+@hot
+def identification(s, m, row, whole, index):
+    """IPv4 identification (kernel: ip_select_ident_segs): a connected socket counts its own.
+
+    Of the packet `index` of a message, which carries DF if it is `whole`.
+    """
+    if m[row, SEND_ID] != NONE:
+        return (m[row, SEND_ID] + index) & 0xFFFF
+    if whole and not cuts(m[row, SEND_PMTUDISC]):
+        return 0
+    return random32(s) & 0xFFFF
 
 
 @hot
@@ -90,29 +117,19 @@ def _store_packet(s, buf, at, family, ident, source, start, size, summed):
 
 
 @hot
-def _identification(s, ident, fixed):
-    """IPv4 identification: counted by the socket, fixed at 0, or by chance (`_identification` of
-    `ippath.udp.sendmsg`).
-    """
-    if ident != NONE:
-        return ident & 0xFFFF
-    return 0 if fixed else random32(s) & 0xFFFF
-
-
-@hot
 def _run(h, s, o, row, number, end, buf, collect):
     """Send datagrams from `number` on into `buf`; returns the first that is not done."""
     m, misc, plan = o.message, s.misc, s.plan
-    family, segment, ident = m[row, SEND_FAMILY], m[row, SEND_SEGMENT], m[row, SEND_ID]
+    family, segment = m[row, SEND_FAMILY], m[row, SEND_SEGMENT]
     summed = m[row, SEND_FLAGS] & SENDS_UNSUMMED == 0
-    mode, device = m[row, SEND_PMTUDISC], s.flow[FLOW_OUTPUT, FLOW_OIF]
-    fixed = mode > PMTUDISC_WANT and mode != PMTUDISC_OMIT
+    device = s.flow[FLOW_OUTPUT, FLOW_OIF]
+    whole = is_whole(s, m, row, 0)  # what goes straight fits the path
     link = plan[PLAN_LINK]
     link_type = LINK_ETHERNET if link else LINK_RAW
     zero_copy, at_once = h.conf[CONF_ZERO_COPY], h.conf[CONF_SEND_ACCOUNTS]
     at, out = (misc[MISC_OUT_BYTES], misc[MISC_OUT_ROWS]) if collect else (0, 0)
     last_at, last_out = s.out_data.shape[0] - OUT_RESERVE_BYTES, s.out.shape[0] - OUT_RESERVE_ROWS
-    datagrams, packets, octets = 0, 0, 0
+    datagrams, packets, octets, index = 0, 0, 0, 0
     while number < end:
         size, start, done = o.length[number], o.offset[number], 0
         if collect and (at > last_at or out > last_out):
@@ -121,23 +138,22 @@ def _run(h, s, o, row, number, end, buf, collect):
             break
         while True:
             part = min(segment, size - done) if segment else size
-            word = _identification(s, ident, fixed) if family == 4 else 0
+            word = identification(s, m, row, whole, index) if family == 4 else 0
             if zero_copy:
-                whole = _store_packet(s, buf, at, family, word, o.data, start + done, part, summed)
+                made = _store_packet(s, buf, at, family, word, o.data, start + done, part, summed)
             else:  # by a buffer of the host's own
                 copy(s.scratch, SCRATCH_FRAGMENT, o.data, start + done, part)
-                whole = _store_packet(
+                made = _store_packet(
                     s, buf, at, family, word, s.scratch, SCRATCH_FRAGMENT, part, summed
                 )
             if collect:
                 cause = -(number + 1) if segment else 0
-                note_sent(s, out, at, whole, whole, device, link_type, cause)
+                note_sent(s, out, at, made, made, device, link_type, cause)
                 out += 1
-                at += whole
-            if ident != NONE:
-                ident += 1
+                at += made
+            index += 1
             packets += 1
-            octets += whole - link
+            octets += made - link
             done += part
             if done >= size:
                 break
@@ -147,7 +163,8 @@ def _run(h, s, o, row, number, end, buf, collect):
             _account(s, device, family, datagrams, packets, octets, link)
             datagrams, packets, octets = 0, 0, 0
     _account(s, device, family, datagrams, packets, octets, link)
-    m[row, SEND_ID] = ident
+    if m[row, SEND_ID] != NONE:
+        m[row, SEND_ID] += index
     if collect:
         misc[MISC_OUT_BYTES], misc[MISC_OUT_ROWS] = at, out
     return number

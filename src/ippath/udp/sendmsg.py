@@ -16,14 +16,12 @@ from ippath.mib import (
     M_IpOutNoRoutes, M_Udp6OutDatagrams, M_UdpLite6OutDatagrams, M_UdpLiteOutDatagrams,
     M_UdpOutDatagrams,
 )  # fmt: skip
-from ippath.rx.rate_limit import random32
 from ippath.tables import (
     COLLECT_SENT, CONF_DEFAULT_TTL, CONF_HEADER_TEMPLATE, CONF_SEND_LOOKUP, DEV_HOP_LIMIT6, DEV_MTU,
     DEV_MTU6, EACCES, EINVAL, EIO, EMSGSIZE, ENETUNREACH, ENODEV, FLOW_DST_HI, FLOW_DST_LO, FLOW_OIF,
     FLOW_OUTPUT, FLOW_SRC_HI, FLOW_SRC_LO, INFO_HOPLIMIT, MISC_COLLECT, MISC_LOOP_ROWS, MISC_NOW_NS,
     MISC_OUT_BYTES, MISC_OUT_ROWS, MISC_QUIET, NONE, PLAN_HOPS, PLAN_LOCKED, PLAN_MOST, PLAN_MTU,
-    PLAN_PART, PLAN_PATH_MTU, PMTUDISC_DO, PMTUDISC_OMIT, PMTUDISC_PROBE, PMTUDISC_WANT,
-    RES_EXCEPTION, RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
+    PLAN_PART, PLAN_PATH_MTU, PMTUDISC_PROBE, RES_EXCEPTION, RES_INFO, RES_TYPE, RTN_BROADCAST, RTN_MULTICAST, SENDS_BROADCAST, SENDS_PROBE,
     SENDS_QUIET, SENDS_UNSUMMED, SENDS_WHOLE, SEND_COVERAGE, SEND_DPORT, SEND_DST_HI, SEND_DST_LO,
     SEND_ERROR, SEND_FAMILY, SEND_FLAGS, SEND_GROUP_OIF, SEND_GROUP_SRC, SEND_GROUP_TTL, SEND_HOPS,
     SEND_ID, SEND_INFO, SEND_LABEL, SEND_MARK, SEND_MTU, SEND_OIF, SEND_PMTUDISC, SEND_PROTOCOL,
@@ -38,7 +36,8 @@ from ippath.tx.path_mtu import is_mtu_locked4, output_mtu4, output_mtu6
 from ippath.tx.route_output4 import route_output4
 from ippath.tx.route_output6 import choose_source6, look_up_output6
 from ippath.udp.send_run import (
-    MOST_SEGMENTS, OUT_RESERVE_BYTES, OUT_RESERVE_ROWS, fits, send_run,
+    MOST_SEGMENTS, OUT_RESERVE_BYTES, OUT_RESERVE_ROWS, cuts, fits, identification, is_whole,
+    send_run,
 )  # fmt: skip
 from ippath.udp.way import keep_way, take_way, way_stands
 from ippath.wire.checksum import checksum, pseudo4, pseudo6, transport
@@ -54,12 +53,6 @@ LARGEST = 0xFFFF  # bytes of a UDP datagram with its header, and of an IPv4 pack
 LEAST_MTU4 = 68  # kernel: inetdev_valid_mtu
 FRAGMENT_HEADER6 = 8
 TOS_DSCP = 0xFC
-
-
-@kernel
-def _cuts(mode):
-    """May the host cut what is too large (kernel: ip_sk_ignore_df, ip6_sk_ignore_df)?"""
-    return mode <= PMTUDISC_WANT or mode == PMTUDISC_OMIT
 
 
 @kernel
@@ -101,16 +94,6 @@ def _sum_udp(s, m, row, at, summed, pseudo):
         return
     total = transport(s.scratch, at, summed, pseudo)
     store16be(s.scratch, at + 6, total if total else 0xFFFF)
-
-
-@kernel
-def _identification(s, m, row, dont_fragment, cuts, index):
-    """IPv4 identification (kernel: ip_select_ident_segs): a connected socket counts its own."""
-    if m[row, SEND_ID] != NONE:
-        return (m[row, SEND_ID] + index) & 0xFFFF
-    if dont_fragment and not cuts:
-        return 0
-    return random32(s) & 0xFFFF
 
 
 @kernel
@@ -170,20 +153,11 @@ def _plan4(h, s, m, row):
 
 
 @kernel
-def _is_whole(s, m, row, total):
-    """Does a packet of `total` bytes carry DF (kernel: ip_dont_fragment)?"""
-    mode, plan = m[row, SEND_PMTUDISC], s.plan
-    if mode == PMTUDISC_WANT:
-        return total <= plan[PLAN_PATH_MTU] and plan[PLAN_LOCKED] == 0
-    return mode == PMTUDISC_DO or mode == PMTUDISC_PROBE
-
-
-@kernel
 def _send4(h, s, m, row, data, start, size):
     """Send one message over IPv4 the long way: 0 or an errno."""
     flow, plan = s.flow[FLOW_OUTPUT], s.plan
-    mtu, cuts = plan[PLAN_MTU], _cuts(m[row, SEND_PMTUDISC])
-    most = LARGEST if cuts or m[row, SEND_SEGMENT] else min(mtu, LARGEST)
+    mtu = plan[PLAN_MTU]
+    most = LARGEST if cuts(m[row, SEND_PMTUDISC]) or m[row, SEND_SEGMENT] else min(mtu, LARGEST)
     if HEADER4 + UDP_HEADER + size > most:
         return EMSGSIZE
     segment = _segments(m, row, size, HEADER4 + UDP_HEADER, mtu)
@@ -196,10 +170,10 @@ def _send4(h, s, m, row, data, start, size):
         part = min(segment, size - done)
         length = UDP_HEADER + part
         total = HEADER4 + length
-        whole = _is_whole(s, m, row, total)
+        whole = is_whole(s, m, row, total)
         copy(buf, HEADER4 + UDP_HEADER, data, start + done, part)
         store_header4(
-            buf, 0, m[row, SEND_TOS], total, _identification(s, m, row, whole, cuts, index),
+            buf, 0, m[row, SEND_TOS], total, identification(s, m, row, whole, index),
             DF if whole else 0, plan[PLAN_HOPS], protocol, flow[FLOW_SRC_LO], flow[FLOW_DST_LO],
         )  # fmt: skip
         store16be(buf, CHECKSUM, checksum(buf, 0, HEADER4))
@@ -268,8 +242,8 @@ def _too_large6(m, row, size, mtu):
         return True
     if m[row, SEND_FLAGS] & SENDS_WHOLE and m[row, SEND_SEGMENT] == 0 and length > mtu - HEADER6:
         return True
-    cuts = _cuts(m[row, SEND_PMTUDISC]) or m[row, SEND_SEGMENT]
-    return length > (LARGEST if cuts else mtu - HEADER6)
+    may_cut = cuts(m[row, SEND_PMTUDISC]) or m[row, SEND_SEGMENT]
+    return length > (LARGEST if may_cut else mtu - HEADER6)
 
 
 @kernel
@@ -359,7 +333,7 @@ def _goes_straight(h, s, m, row, size):
     tos, sport, dport = m[row, SEND_TOS], m[row, SEND_SPORT], m[row, SEND_DPORT]
     if m[row, SEND_FAMILY] == 6:
         return template6(h, s, tos, m[row, SEND_LABEL], sport, dport)
-    whole = _is_whole(s, m, row, 0)  # what goes straight fits the path
+    whole = is_whole(s, m, row, 0)  # what goes straight fits the path
     return template4(h, s, tos, DF if whole else 0, sport, dport)
 
 
