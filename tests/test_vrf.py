@@ -18,7 +18,9 @@ from ippath.fib.control import change_device, del_device
 from ippath.fib.routes import routes_of
 from ippath.model import Host
 from ippath.netns import route_text, rule_text
+from ippath.reasons import VERDICTS
 from ippath.tables import ENETUNREACH
+from ippath.verify.packets import ip4, ip6, udp
 from tests.packets import checksum, ip
 
 HOST = """\
@@ -276,3 +278,15 @@ def test_a_host_with_vrfs_is_printed_as_lines_that_make_it_again(lines: str) -> 
     assert [(d.name, d.master, d.mtu, d.up) for d in again.devices] == [
         (d.name, d.master, d.mtu, d.up) for d in host.devices
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_rule_for_what_is_in_no_vrf_has_no_table_of_one(family: int) -> None:
+    """`not l3mdev` matches where no VRF says which table: the next rule decides."""
+    option = "" if family == 4 else "-6 "
+    netns = Netns(parse_host(f"{HOST}ip {option}rule add not l3mdev pref 5\nlisten udp [::]:9\n"))
+    device = [d.name for d in netns.host.devices].index("d0")
+    make = ip4 if family == 4 else ip6
+    packet = make(address(family, 3, 2), address(family, 3, 1), udp(dport=9))
+    verdicts = netns.receive(PacketBatch.from_packets([packet], device=device))
+    assert VERDICTS[int(verdicts.verdict[0])] == "delivered"

@@ -42,7 +42,8 @@ def rule_table(h, rules, rule, flow, column):
     `column` is DEV_VRF_TABLE4 or DEV_VRF_TABLE6.
     """
     if rules[rule, RULE_L3MDEV]:
-        return h.device[flow[FLOW_L3MDEV], column]
+        vrf = flow[FLOW_L3MDEV]
+        return h.device[vrf, column] if vrf != NONE else NONE  # `not` matches without one
     return rules[rule, RULE_TABLE]
 
 
