@@ -1,5 +1,4 @@
-"""What a host learned about destinations, listed: smaller path MTUs and better gateways
-(`ip route show cache`)."""
+"""What a host learned, listed: smaller path MTUs and better gateways (`ip route show cache`)."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ippath import tables as T
 from ippath.config.values import address_text
+from ippath.jit import plain
 from ippath.model import Route
 from ippath.route_get import whole
 
@@ -88,7 +88,7 @@ def learned(netns: Netns, family: int | None = None) -> list[Learned]:
 
 def _entry(netns: Netns, row: int, now: int) -> Iterator[Learned]:
     """The entry in a row; nothing if its route is gone."""
-    from ippath.fib.exceptions import exception_route
+    from ippath.fib.exceptions import exception_route, is_on_link6
 
     entry = netns.state.exception[row]
     tables, state = netns.handles_to_ask()
@@ -102,7 +102,7 @@ def _entry(netns: Netns, row: int, now: int) -> Iterator[Learned]:
     gateway = hop[T.NH_GATEWAY_FAMILY], hop[T.NH_HI], hop[T.NH_LO]
     if entry[T.EXC_GATEWAY_FAMILY]:
         gateway = entry[T.EXC_GATEWAY_FAMILY], entry[T.EXC_GATEWAY_HI], entry[T.EXC_GATEWAY_LO]
-        if family == 6 and gateway[1:] == (entry[T.EXC_HI], entry[T.EXC_LO]):
+        if family == 6 and plain(is_on_link6)(entry):
             gateway = 0, 0, 0  # the destination is on the link itself
     over = int(entry[T.EXC_EXPIRES_NS])
     yield Learned(

@@ -17,7 +17,7 @@ from ippath.fib.search import leaf_node, search6, search4
 from ippath.handles import open_state, open_tables
 from ippath.jit import cold, hot, kernel, entry
 from ippath.tables import (
-    CONF_EAGER, DEV_IFINDEX, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS,
+    CONF_EAGER, DEV_IFINDEX, DST_EXCEPTION, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, EM_HAND, EM_RANDOM, EM_SECRET, EM_TOP, EM_USED, EXC_CELL, EXC_EXPIRES_NS,
     EXC_FAMILY, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO, EXC_HI, EXC_IFINDEX, EXC_LO,
     EXC_LOCKED, EXC_MTU, EXC_NEXT, EXC_OWNER, EXC_STAMP_NS, EXC_USED, INFO_NH_COUNT, INFO_NH_FIRST,
     MISC_GENERATION, MISC_NOW_NS, NH_DEVICE, NH_OWNER, NODE_COUNT, NODE_FIRST, NODE_PARENT, NODE_SRC_HI,
@@ -216,6 +216,17 @@ def use_exception6(h, s, route, nh, hi, lo):
     if row == NONE and h.conf[CONF_EAGER] and h.fib6.route[route, ROUTE_PLEN] < 128:
         row = make_exception(h, s, h.fib6.nexthop[nh, NH_DEVICE], owner, 6, hi, lo)
     return row
+
+
+@kernel
+def follow_exception(s, row):
+    """Let the packet in hand go as was learned of its destination: by entry `row`, if there is one."""
+    skb = s.skb
+    skb[DST_EXCEPTION] = row
+    if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
+        skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
+        skb[DST_GATEWAY_HI] = s.exception[row, EXC_GATEWAY_HI]
+        skb[DST_GATEWAY_LO] = s.exception[row, EXC_GATEWAY_LO]
 
 
 @kernel

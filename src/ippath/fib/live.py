@@ -16,7 +16,7 @@ import numpy as np
 from ippath import tables as T
 from ippath.fib.build import FibBuilder, RouteRows, halves
 from ippath.fib.changes import SPOT_WORDS, change_fib
-from ippath.fib.routes import Place, routes_of
+from ippath.fib.routes import Place, place_of, routes_of
 from ippath.handles import Handle, fib_handle
 from ippath.model import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Host, Nexthop, Route, Rule
 from ippath.prefix.pages import zeros
@@ -83,7 +83,7 @@ class LiveFib:
         routes = routes_of(self.host)
         for route in routes.singles():
             if route.family == self.family:
-                place = Place(route.family, route.table, route.prefix, route.plen)
+                place = place_of(route)
                 if route.src_plen:
                     self._sourced[place] = self._sourced.get(place, 0) + 1
                 if len(route.nexthops) > 1:

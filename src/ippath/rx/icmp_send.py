@@ -200,18 +200,9 @@ def icmp_send(h, s, data, trace, kind, code, info):
         return
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
     hashed = packet_hash4(h, s, data) if h.conf[CONF_MULTIPATH4] else NONE
+    vrf = h.device[skb[SKB_DEVICE], DEV_MASTER]
     if is_zeronet(target) or route_output4(
-        h,
-        s,
-        source,
-        target,
-        tos & 0xFC,
-        mark,
-        h.device[skb[SKB_DEVICE], DEV_MASTER],
-        IPPROTO_ICMP,
-        0,
-        hashed,
-        trace,
+        h, s, source, target, tos & 0xFC, mark, vrf, IPPROTO_ICMP, 0, hashed, trace
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return
@@ -269,18 +260,9 @@ def icmp_reply(h, s, trace, kind, code, info, size):
         return
     source = specific_destination(h, s, trace)
     mark = skb[SKB_MARK] if h.conf[CONF_FWMARK_REFLECT4] else 0
+    vrf = h.device[skb[SKB_DEVICE], DEV_MASTER]
     if route_output4(
-        h,
-        s,
-        source,
-        target,
-        skb[SKB_TOS] & 0xFC,
-        mark,
-        h.device[skb[SKB_DEVICE], DEV_MASTER],
-        IPPROTO_ICMP,
-        0,
-        NONE,
-        trace,
+        h, s, source, target, skb[SKB_TOS] & 0xFC, mark, vrf, IPPROTO_ICMP, 0, NONE, trace
     ):
         note(trace, T_ICMP_SEND, kind, code, sender, NO_WAY_BACK)
         return

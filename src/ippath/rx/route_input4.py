@@ -9,7 +9,7 @@ Drops: IP_INVALID_SOURCE, IP_INVALID_DEST, IP_LOCALNET, IP_RPFILTER, IP_LOCAL_SO
 
 from __future__ import annotations
 
-from ippath.fib.exceptions import may_be_exception, use_exception4
+from ippath.fib.exceptions import follow_exception, may_be_exception, use_exception4
 from ippath.fib.flow import fill_flow4, no_result
 from ippath.fib.local import has_joined
 from ippath.fib.lookup4 import fib_lookup4
@@ -31,8 +31,7 @@ from ippath.tables import (
     DEV_MC_FORWARDING4, DEV_ROUTE_LOCALNET, DEV_SEND_REDIRECTS, DEV_SHARED_MEDIA, DST_DEVICE,
     DST_ERROR, DST_EXCEPTION, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY,
     DST_INFO, DST_LOCAL, DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET,
-    DST_TABLE, DST_TYPE, EHOSTUNREACH, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO,
-    FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT, HINT_TOS, HINT_VALID,
+    DST_TABLE, DST_TYPE, EHOSTUNREACH, FLOW_INPUT, HINT_HI, HINT_LO, HINT_ON, HINT_PENDING, HINT_STRICT, HINT_TOS, HINT_VALID,
     INFO_NH_COUNT, INFO_OBJECT, MISC_HINT_MISSED, MISC_HINT_REFUSED, MISC_HINT_USED, NH_DEVICE,
     NH_GATEWAY_FAMILY, NH_HI, NH_IDENTITY, NH_LO, NONE, OBJECT_GROUP, RES_INFO, RES_NH, RES_ROUTE,
     RES_RULE, RES_TABLE, RES_TYPE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
@@ -202,13 +201,7 @@ def _error_route(s, trace, error):
 @cold
 def _bind_exception(h, s, nh):
     """Take what was learned about the destination (kernel: find_exception, rt_bind_exception)."""
-    skb = s.skb
-    row = use_exception4(h, s, nh, skb[SKB_DST_LO])
-    skb[DST_EXCEPTION] = row
-    if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
-        skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
-        skb[DST_GATEWAY_HI] = s.exception[row, EXC_GATEWAY_HI]
-        skb[DST_GATEWAY_LO] = s.exception[row, EXC_GATEWAY_LO]
+    follow_exception(s, use_exception4(h, s, nh, s.skb[SKB_DST_LO]))
 
 
 @hot

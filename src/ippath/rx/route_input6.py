@@ -6,7 +6,7 @@ Input routing never drops by itself: "no route" is a route whose input handler d
 
 from __future__ import annotations
 
-from ippath.fib.exceptions import may_be_exception, use_exception6
+from ippath.fib.exceptions import follow_exception, may_be_exception, use_exception6
 from ippath.fib.lookup6 import fib_lookup6
 from ippath.handles import copy_route
 from ippath.jit import cold, hot
@@ -15,8 +15,7 @@ from ippath.rx.packet_hash import packet_hash6
 from ippath.tables import (
     FLOW_L3MDEV,
     CONF_DISSECT6, CONF_EARLY_DEMUX, CONF_FORWARDING6, CONF_HINT, CONF_MULTIPATH6,
-    CONF_REQUIRE_SRC6, CONF_RULES6, DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_EXCEPTION, EXC_GATEWAY_FAMILY, EXC_GATEWAY_HI, EXC_GATEWAY_LO,
-    DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO, DST_LOCAL,
+    CONF_REQUIRE_SRC6, CONF_RULES6, DEV_LOOPBACK, DST_DEVICE, DST_ERROR, DST_EXCEPTION, DST_GATEWAY_FAMILY, DST_GATEWAY_HI, DST_GATEWAY_LO, DST_IDENTITY, DST_INFO, DST_LOCAL,
     DST_MULTIPATH, DST_NH, DST_REDIRECT, DST_ROUTE, DST_RULE, DST_SET, DST_TABLE, DST_TYPE,
     ENETUNREACH, FLOW_DPORT, FLOW_DST_HI, FLOW_DST_LO, FLOW_HASH, FLOW_HAS_SRC,
     FLOW_IGNORE_LINKSTATE, FLOW_IIF, FLOW_INPUT, FLOW_LABEL, FLOW_MARK, FLOW_OIF, FLOW_PREFER,
@@ -67,13 +66,7 @@ def ip6_extract_route_hint(h, s):
 @cold
 def _bind_exception(h, s, route, nh):
     """Take what was learned about the destination (kernel: rt6_find_cached_rt)."""
-    skb = s.skb
-    row = use_exception6(h, s, route, nh, skb[SKB_DST_HI], skb[SKB_DST_LO])
-    skb[DST_EXCEPTION] = row
-    if row != NONE and s.exception[row, EXC_GATEWAY_FAMILY]:
-        skb[DST_GATEWAY_FAMILY] = s.exception[row, EXC_GATEWAY_FAMILY]
-        skb[DST_GATEWAY_HI] = s.exception[row, EXC_GATEWAY_HI]
-        skb[DST_GATEWAY_LO] = s.exception[row, EXC_GATEWAY_LO]
+    follow_exception(s, use_exception6(h, s, route, nh, s.skb[SKB_DST_HI], s.skb[SKB_DST_LO]))
 
 
 @hot

@@ -5,11 +5,9 @@ from __future__ import annotations
 from ippath.jit import kernel
 from ippath.wire.memory import load8
 
-ND_HEADER = 24  # bytes of a solicitation or advertisement before its options
 TARGET = 8
 REDIRECT_DESTINATION, REDIRECT_HEADER = 24, 40
-OPT_SOURCE_ADDRESS, OPT_TARGET_ADDRESS, OPT_PREFIX, OPT_REDIRECTED, OPT_MTU = 1, 2, 3, 4, 5
-OPT_ROUTE = 24
+OPT_TARGET_ADDRESS, OPT_REDIRECTED = 2, 4
 OPTION_UNIT = 8  # bytes that the length of an option counts
 
 
