@@ -80,6 +80,11 @@ class PacketBatch:
             if self.frames.shape != self.offset.shape:
                 raise ValueError(f"frames has shape {self.frames.shape}, not {self.offset.shape}")
 
+    def gather(self, rows: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
+        """Bytes [at, at + count) of some packets, which hold them: uint8[len(rows), count]."""
+        starts = self.offset[rows] + at
+        return self.data[starts[:, None] + np.arange(count)]
+
     @property
     def frame_numbers(self) -> np.ndarray:
         """The frame number of each packet, int64[n]."""

@@ -130,22 +130,16 @@ def endpoints(verdicts: Verdicts, batch: PacketBatch) -> tuple[Any, Any, Any, An
     for family, header, width, at in _FAMILIES:
         whole = (network >= 0) & (network + header <= length)
         rows = np.flatnonzero((verdicts.family == family) & whole)
-        packed = _gather(batch, rows, network + at, 2 * width)
+        packed = batch.gather(rows, network[rows] + at, 2 * width)
         sources.append((rows, packed[:, :width]))
         destinations.append((rows, packed[:, width:]))
     ports = np.full((n, 2), -1, np.int32)
     transport = verdicts.transport.astype(np.int64)
     has_ports = np.isin(verdicts.protocol, _WITH_PORTS) & (transport > 0)
     rows = np.flatnonzero(has_ports & (transport + 4 <= length))
-    ports[rows] = _gather(batch, rows, transport, 4).view(">u2")
+    ports[rows] = batch.gather(rows, transport[rows], 4).view(">u2")
     columns = [pa.array(np.maximum(p, 0), mask=p < 0) for p in ports.T]
     return _addresses(n, sources), _addresses(n, destinations), columns[0], columns[1]
-
-
-def _gather(batch: PacketBatch, rows: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
-    """Bytes [at, at + count) of the chosen packets: uint8[len(rows), count]."""
-    starts = batch.offset[rows] + at[rows]
-    return batch.data[starts[:, None] + np.arange(count)]
 
 
 def _addresses(n: int, parts: list[tuple[np.ndarray, np.ndarray]]) -> pa.DictionaryArray:

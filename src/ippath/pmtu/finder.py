@@ -40,14 +40,12 @@ MOST_FLOWS = 8  # of a path that are named
 MOST_TRACED = 100_000  # size errors of which the host says why; the others have a verdict only
 REPEATS, SECONDS = 3, 1.0  # a segment sent again so often, over so long, was swallowed
 IN_FLIGHT = 1.0  # seconds after a report in which packets may still be too large
-PROTOCOLS = {6: "TCP", 17: "UDP", 132: "SCTP", 136: "UDP-Lite", 1: "ICMP", 58: "ICMPv6"}
 # what the host made of a size error
 FATES = {
     LEARNED: "learned", KNOWN: "known already", NOT_SMALLER: "not smaller than known",
     LOCKED_METRIC: "the route's MTU is locked", NO_ROUTE: "no packet of this host could take it",
     TOO_SMALL: "less than IPv6 allows",
 }  # fmt: skip
-HEEDED = ("learned", "known already", "not smaller than known")
 NO_SENDER = "no socket sent what it quotes"
 NOT_ASKED = "ignored by net.ipv4.ip_no_pmtu_disc"
 PASSED_ON = "passed on"
@@ -260,8 +258,7 @@ class Finder:
             return
         for family, offset, size in ((4, SOURCE4, 4), (6, SOURCE6, 16)):
             mine = rows[verdicts.family[rows] == family]
-            begin = batch.offset[mine] + verdicts.network[mine] + offset
-            both = batch.data[begin[:, None] + np.arange(2 * size)]
+            both = batch.gather(mine, verdicts.network[mine] + offset, 2 * size)
             for pair, count in zip(*np.unique(both, axis=0, return_counts=True)):
                 raw = pair.tobytes()
                 source, destination = (
@@ -276,7 +273,12 @@ class Finder:
     def findings(self) -> Findings:
         """What the packets so far show; paths with most packets too large first."""
         misc = self._seen.misc
-        paths = [self._path(row, one) for row, one in enumerate(self._seen.paths.tolist())]
+        own = {(one.family, one.destination): one.mtu for one in learned(self._netns)}
+        flows = self._flows()
+        paths = [
+            self._path(row, one, own, flows.get(tuple(one[: S.PATH_KEY]), []))
+            for row, one in enumerate(self._seen.paths.tolist())
+        ]
         paths.sort(key=lambda p: (-p.too_large, -p.reports, p.first_frame))
         return Findings(
             packets=int(misc[S.M_PACKETS]),
@@ -287,9 +289,11 @@ class Finder:
             not_kept=int(misc[S.M_PATHS_LEFT] + misc[S.M_FLOWS_LEFT]),
         )
 
-    def _path(self, row: int, one: list[int]) -> Path:
+    def _path(
+        self, row: int, one: list[int], own: dict[tuple[int, int], int], flows: list[Flow]
+    ) -> Path:
+        """The path of a row, with the MTUs that the host learned and the path's own flows."""
         family, source, destination = _key(one)
-        own = {e.destination: e.mtu for e in learned(self._netns, family)}
         large_ns, first_ns = one[S.PATH_LARGE_NS], one[S.PATH_FIRST_NS]
         return Path(
             family=family,
@@ -312,26 +316,26 @@ class Finder:
             last_too_large_frame=one[S.PATH_LARGE_FRAME],
             seconds_too_large=(large_ns - first_ns) / 1e9 if large_ns else 0.0,
             largest_after=one[S.PATH_MOST],
-            learned=own.get(destination),
-            flows=self._flows_of(one),
+            learned=own.get((family, destination)),
+            flows=sorted(flows, key=lambda f: (-f.packets, f.first_frame))[:MOST_FLOWS],
         )
 
-    def _flows_of(self, path: list[int]) -> list[Flow]:
-        flows = self._seen.flows
-        mine = flows[(flows[:, : S.PATH_KEY] == path[: S.PATH_KEY]).all(axis=1)]
-        found = [
-            Flow(
-                protocol=one[S.P_PROTOCOL],
-                source_port=one[S.P_SPORT],
-                destination_port=one[S.P_DPORT],
-                packets=one[S.FLOW_COUNT],
-                largest=one[S.FLOW_LARGEST],
-                first_frame=one[S.FLOW_FIRST_FRAME],
-                last_frame=one[S.FLOW_LAST_FRAME],
+    def _flows(self) -> dict[tuple[int, ...], list[Flow]]:
+        """The flows that sent packets too large, by the key of their path."""
+        found: dict[tuple[int, ...], list[Flow]] = {}
+        for one in self._seen.flows.tolist():
+            found.setdefault(tuple(one[: S.PATH_KEY]), []).append(
+                Flow(
+                    protocol=one[S.P_PROTOCOL],
+                    source_port=one[S.P_SPORT],
+                    destination_port=one[S.P_DPORT],
+                    packets=one[S.FLOW_COUNT],
+                    largest=one[S.FLOW_LARGEST],
+                    first_frame=one[S.FLOW_FIRST_FRAME],
+                    last_frame=one[S.FLOW_LAST_FRAME],
+                )
             )
-            for one in mine.tolist()
-        ]
-        return sorted(found, key=lambda f: (-f.packets, f.first_frame))[:MOST_FLOWS]
+        return found
 
     def _unanswered(self) -> list[Unanswered]:
         told = {_key(one): one[S.PATH_REPORTS] for one in self._answers.paths.tolist()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ippath.pmtu.finder import PROTOCOLS
+from ippath.explain import PROTOCOL_NAMES
 from ippath.report.paper import Paper, count_text, seconds_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _path(paper: Paper, path: Path) -> None:
 
 
 def _flow(flow: Flow) -> str:
-    name = PROTOCOLS.get(flow.protocol, f"protocol {flow.protocol}")
+    name = PROTOCOL_NAMES.get(flow.protocol, f"protocol {flow.protocol}")
     if flow.source_port or flow.destination_port:
         name += f" {flow.source_port} > {flow.destination_port}"
     sent = f"{_many(flow.packets, 'packet')} of up to {count_text(flow.largest)} bytes"

@@ -87,8 +87,7 @@ class DropDestinations:
             whole = (network >= 0) & (network + at + width <= length)
             chosen = np.flatnonzero((families == family) & whole)
             if len(chosen):
-                start = batch.offset[dropped[chosen]] + network[chosen] + at
-                found = batch.data[start[:, None] + np.arange(width)]
+                found = batch.gather(dropped[chosen], network[chosen] + at, width)
                 self._count(found, reasons[chosen], family)
         if self._waiting > MERGE_AT:
             self._merge()
