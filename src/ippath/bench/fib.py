@@ -11,7 +11,7 @@ import numpy as np
 from ippath.bench import full_router
 from ippath.bench.fib_dpdk import BULK, SCALAR, VECTOR, WIDTHS, DpdkFib, build_program
 from ippath.bench.fib_kernel import KernelFib
-from ippath.bench.fib_peers import Answering, Package, Search, find_packages, resident
+from ippath.bench.fib_peers import FibProcess, Package, Search, find_packages, resident
 from ippath.bench.framework import Absent, Plan, Run, Target, Variant, Workload, WorkloadError
 from ippath.bench.full_tables import Prefixes, full_table
 from ippath.prefix.table import PrefixTable
@@ -48,7 +48,7 @@ class Fib(Workload):
         self._program, self._dpdk = build_program(self.folder)
         if self._program is None:
             self.absent.append(Absent("DPDK rte_fib", self._dpdk))
-        self._processes: list[Answering] = []
+        self._processes: list[FibProcess] = []
         self._memory = {
             (package.name, family): in_child(functools.partial(grown_by, package, table)) / 1e6
             for package in self._packages
@@ -227,7 +227,7 @@ def one_by_one(make: Callable[[Any], Search], tree: Any, addresses: list, wanted
     return run
 
 
-def asking(process: Answering, queries: int, kind: int, wanted: int) -> Run:
+def asking(process: FibProcess, queries: int, kind: int, wanted: int) -> Run:
     """A run of a process over addresses that it has; the sum tells whether it found the values."""
 
     def run() -> None:
@@ -237,7 +237,7 @@ def asking(process: Answering, queries: int, kind: int, wanted: int) -> Run:
     return run
 
 
-def changing_by(process: Answering, count: int) -> Run:
+def changing_by(process: FibProcess, count: int) -> Run:
     """A run in which a process deletes prefixes and adds them again."""
 
     def run() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ippath.bench.fib_peers import Answering, rows_of
+from ippath.bench.fib_peers import FibProcess, rows_of
 from ippath.bench.frag_peers import compiled
 from ippath.bench.full_tables import Prefixes
 
@@ -160,7 +160,7 @@ def build_program(folder: Path) -> tuple[Path | None, str]:
     return compiled(PROGRAM, folder / "dpdk_fib")
 
 
-class DpdkFib(Answering):
+class DpdkFib(FibProcess):
     """A process that has the table in a FIB whose next hops have `width` bytes."""
 
     def __init__(self, program: Path, table: Prefixes, width: int):

@@ -1,7 +1,7 @@
 """The running kernel's routes by netlink: a process with a namespace of its own (needs root).
 
 `python -m ippath.bench.fib_kernel FILE FAMILY` loads the prefixes of FILE and answers lines, as
-`ippath.bench.fib_peers.Answering` asks them.  Look-ups are RTM_GETROUTE with RTM_F_FIB_MATCH, many
+`ippath.bench.fib_peers.FibProcess` asks them.  Look-ups are RTM_GETROUTE with RTM_F_FIB_MATCH, many
 requests to a message; the value of a prefix is its route's metric.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ippath.bench.fib_peers import Answering, rows_of
+from ippath.bench.fib_peers import FibProcess, rows_of
 from ippath.bench.full_tables import Prefixes
 
 NEWROUTE, DELROUTE, GETROUTE = 24, 25, 26
@@ -28,7 +28,7 @@ SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 HEADER, ROUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBBBBBI")
 
 
-class KernelFib(Answering):
+class KernelFib(FibProcess):
     """A process with the table in its namespace."""
 
     def __init__(self, folder: Path, table: Prefixes):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ippath.bench.framework import Absent, WorkloadError
+from ippath.bench.answering import Answering
+from ippath.bench.framework import Absent
 from ippath.bench.full_tables import Prefixes
 
 Search = Callable[[Any], int]  # one address -> its value, 0 without a prefix
@@ -180,15 +180,12 @@ def rows_of(table: Prefixes, keys: np.ndarray, length: Any = 0, value: Any = 0) 
     return rows
 
 
-class Answering:
-    """A process that has the table and answers each line with a number."""
+class FibProcess(Answering):
+    """A process that has the table."""
 
     def __init__(self, words: list[str], folder: Path, table: Prefixes):
         self._folder, self._table = folder, table
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._hear("ready")
+        super().__init__(words)
 
     @staticmethod
     def save(folder: Path, rows: np.ndarray) -> Path:
@@ -197,28 +194,6 @@ class Answering:
         path.write_bytes(rows.tobytes())
         return path
 
-    def _hear(self, wanted: str = "") -> str:
-        process = self._process
-        assert process.stdout is not None and process.stderr is not None
-        got = process.stdout.readline().strip()
-        if not got or (wanted and got != wanted):
-            process.kill()
-            why = process.stderr.read().strip().splitlines()[-1:]
-            raise WorkloadError(f"it ended with {process.wait()} {''.join(why)}")
-        return got
-
-    def ask(self, line: str) -> int:
-        """The number that the process answers; raises WorkloadError if it ended."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return int(self._hear())
-
     def take_queries(self, keys: np.ndarray) -> int:
         """Give it addresses to look up; returns the number by which it knows them."""
         return self.ask(f"q {self.save(self._folder, rows_of(self._table, keys))}")
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()

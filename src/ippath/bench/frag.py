@@ -11,7 +11,7 @@ import numpy as np
 from ippath.batch import LINK_IEEE802154_NOFCS, LINK_RAW
 from ippath.bench import fragments
 from ippath.bench.frag_peers import (
-    DPDK_MOST_PIECES, MEMORY, LinuxVeth, Reassembling, build_dpdk, dpdk, find_scapy,
+    DPDK_MOST_PIECES, MEMORY, LinuxVeth, Counted, build_dpdk, dpdk, find_scapy,
 )  # fmt: skip
 from ippath.bench.framework import Absent, Run, Variant, Workload, WorkloadError
 from ippath.config import parse_host
@@ -57,7 +57,7 @@ class Frag(Workload):
     sizes = (100_000, 400_000)  # fragments
 
     def set_up(self) -> None:
-        self._peers: list[Reassembling | LinuxVeth] = []
+        self._peers: list[Counted | LinuxVeth] = []
         self._made = {one: self._fragments(*one) for one in TRAFFIC}
         self._program, self._dpdk = build_dpdk(self.folder)
         if self._program is None:
@@ -123,12 +123,12 @@ class Frag(Workload):
 
     def _processes(
         self, one: tuple[int, int, int, str, int], made: np.ndarray, group: str
-    ) -> Iterator[tuple[str, Reassembling | LinuxVeth]]:
+    ) -> Iterator[tuple[str, Counted | LinuxVeth]]:
         """Peers by name; one that does not start is absent."""
         family, pieces, flows, _, _ = one
         packets = self.folder / f"{group}.packets"
         packets.write_bytes(made.tobytes())
-        makers: dict[str, Callable[[], Reassembling | LinuxVeth]] = {}
+        makers: dict[str, Callable[[], Counted | LinuxVeth]] = {}
         if self._program is not None and pieces <= DPDK_MOST_PIECES:
             program = self._program
             for copied, what in ((False, "no"), (True, "all")):

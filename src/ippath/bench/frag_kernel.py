@@ -1,7 +1,7 @@
 """The running kernel's reassembly: a process with a namespace and a veth pair of its own (needs root).
 
 `python -m ippath.bench.frag_kernel FILE SIZE FAMILY MEMORY` has packets of SIZE bytes from FILE and
-takes them once for each line that comes in, as `ippath.bench.frag_peers.Reassembling` asks it: one end
+takes them once for each line that comes in, as `ippath.bench.frag_peers.Counted` asks it: one end
 of the pair sends (AF_PACKET with a ring of frames, no queueing discipline), the other end has the
 address.  The kernel handles each packet before the next is sent.  Answers are datagrams that became
 whole.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ippath.bench.framework import WorkloadError
+from ippath.bench.answering import Answering
 
 # Packets of a file through a reassembly table, once for each line that comes in, each in a buffer of
 # its own as a driver has it.  Either only the header is copied, and the data is taken to be there; or
@@ -112,36 +112,21 @@ def _text(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
-class Reassembling:
-    """A process that has the packets and takes them once for each `run`."""
+class Counted(Answering):
+    """A process that does all of its work for each line and says how much was done."""
 
-    def __init__(self, name: str, command: list[str], datagrams: int):
-        self._name, self._datagrams = name, datagrams
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != "ready\n":
-            raise WorkloadError(f"{name} does not start (exit code {self._process.wait()})")
+    def __init__(
+        self, name: str, words: list[str], wanted: int, did: str = "put {} datagrams together"
+    ):
+        self._name, self._wanted, self._did = name, wanted, did
+        super().__init__(words)
 
     def run(self) -> None:
-        """All packets once; raises AssertionError if not every datagram was whole."""
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{self._datagrams}\n")
-        process.stdin.flush()
-        got = int(process.stdout.readline() or -1)
-        if got != self._datagrams:
-            raise AssertionError(f"{self._name} put {got} of {self._datagrams} datagrams together")
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
+        """All of it once; raises AssertionError if less was done."""
+        done = self.ask(str(self._wanted))
+        if done != self._wanted:
+            did = self._did.format(f"{done} of {self._wanted}")
+            raise AssertionError(f"{self._name} {did}")
 
 
 def dpdk(
@@ -152,22 +137,20 @@ def dpdk(
     flows: int,
     pieces: int,
     copied: bool,
-) -> Reassembling:
+) -> Counted:
     """DPDK's table, with the packets of a file."""
     numbers = (*made.shape, int(family == 6), flows, pieces, int(copied))
-    return Reassembling(
-        "DPDK", [str(program), str(packets), *map(str, numbers)], len(made) // pieces
-    )
+    return Counted("DPDK", [str(program), str(packets), *map(str, numbers)], len(made) // pieces)
 
 
 class LinuxVeth:
     """The running kernel behind a veth pair; `share` is what reassembly takes of its time."""
 
     def __init__(self, packets: Path, made: np.ndarray, family: int, pieces: int):
-        def kernel(memory: int, datagrams: int) -> Reassembling:
+        def kernel(memory: int, datagrams: int) -> Counted:
             numbers = (made.shape[1], family, memory)
             program = [sys.executable, "-m", "ippath.bench.frag_kernel", str(packets)]
-            return Reassembling("the kernel", [*program, *map(str, numbers)], datagrams)
+            return Counted("the kernel", [*program, *map(str, numbers)], datagrams)
 
         refusing = kernel(0, 0)
         self._without = min(_seconds(refusing.run) for _ in range(3))

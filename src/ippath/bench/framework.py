@@ -19,6 +19,7 @@ import platform
 import random
 import statistics
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -347,6 +348,41 @@ def pinned() -> Iterator[int | None]:
         yield cpu
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def allowed_cpus() -> set[int]:
+    """The CPUs that this process may use, none where that can not be told."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
+def together(runs: list[Run], cpus: set[int]) -> Run:
+    """A run of several runs at a time, each in a thread; on all of `cpus` meanwhile."""
+
+    def run() -> None:
+        mine = allowed_cpus()
+        failed: list[BaseException] = []
+
+        def work(one: Run) -> None:
+            try:
+                one()
+            except BaseException as problem:
+                failed.append(problem)
+
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        try:
+            threads = [threading.Thread(target=work, args=(one,)) for one in runs]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            if mine:
+                os.sched_setaffinity(0, mine)
+        if failed:
+            raise failed[0]
+
+    return run
 
 
 def environment(cpu: int | None) -> dict[str, Any]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import socket
 import sys
-import threading
 from collections.abc import Mapping
 
 import numpy as np
 
 from ippath import tables as T
 from ippath.batch import LINK_RAW, PacketBatch
-from ippath.bench.frag_peers import Reassembling
-from ippath.bench.framework import Absent, Run, Variant, Workload
+from ippath.bench.frag_peers import Counted
+from ippath.bench.framework import Absent, Variant, Workload, allowed_cpus, together
 from ippath.bench.pmtu_traffic import (
     DEVICE_LINES, OWN, PORT, ROUTER, SIZE, destinations, texts,
 )  # fmt: skip
@@ -45,7 +44,8 @@ class Pmtu(Workload):
     sizes = (100_000, 400_000)  # datagrams to a run
 
     def set_up(self) -> None:
-        self._peers: list[Reassembling] = []
+        self._peers: list[Counted] = []
+        self._cpus = allowed_cpus()
         self._no_kernel = available()
         if self._no_kernel:
             self.absent.append(Absent("Linux", self._no_kernel))
@@ -77,7 +77,7 @@ class Pmtu(Workload):
             for many in (1, DESTINATIONS):
                 words = [sys.executable, "-m", "ippath.bench.pmtu_kernel"]
                 words += map(str, (family, many, self.size))
-                process = Reassembling("the kernel", words, self.size)
+                process = Counted("the kernel", words, self.size, "sent {} datagrams")
                 self._peers.append(process)
                 name = f"Linux {kernel_version()}, to {many:,}"
                 found.append(Variant(group, name, process.run, self.size, peer=True))
@@ -88,9 +88,8 @@ class Pmtu(Workload):
         found = []
         for cache in CACHES:
             for count in WORKERS:
-                run = together(
-                    [Sender(family, cache, DESTINATIONS, self.size) for _ in range(count)]
-                )
+                senders = [Sender(family, cache, DESTINATIONS, self.size) for _ in range(count)]
+                run = together([sender.run for sender in senders], self._cpus)
                 before = f"{cache}, {WORKERS[0]} worker" if count > WORKERS[0] else ""
                 name = f"{cache}, {count} worker{'s' * (count > 1)}"
                 found.append(Variant(group, name, run, count * self.size, before))
@@ -151,16 +150,3 @@ class Sender:
         if count != self._expected:
             raise AssertionError(f"{count} entries, expected {self._expected}")
         return {"entries": count, "memory": count * T.EXC_COLUMNS * 8 / 1e6}
-
-
-def together(senders: list[Sender]) -> Run:
-    """A run in which each sender has a thread."""
-
-    def run() -> None:
-        threads = [threading.Thread(target=sender.run) for sender in senders]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    return run

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 import ippath.socket as socket
 from ippath.batch import PacketBatch
-from ippath.bench.framework import Absent, Run, Target, Variant, Workload
+from ippath.bench.framework import Absent, Run, Target, Variant, Workload, allowed_cpus, together
 from ippath.bench.udp_kernel import AIM, BURST, PORT, KernelUdp
 from ippath.config import parse_host
 from ippath.netns import Netns
@@ -53,7 +50,7 @@ class Udp(Workload):
     sizes = (100_000, 400_000)  # datagrams
 
     def set_up(self) -> None:
-        self._cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self._cpus = allowed_cpus()
         why = available()
         self._kernel = None if why else KernelUdp()
         if why:
@@ -280,33 +277,5 @@ def receiving(batch: PacketBatch, hint: str) -> Run:
         got = netns.totals().verdicts["delivered"] - before
         if got != len(batch):
             raise AssertionError(f"{got} of {len(batch)} datagrams were delivered")
-
-    return run
-
-
-def together(runs: list[Run], cpus: set[int]) -> Run:
-    """A run of several runs at a time, each in a thread with a host of its own."""
-
-    def run() -> None:
-        mine: Any = os.sched_getaffinity(0)
-        failed: list[BaseException] = []
-
-        def work(one: Run) -> None:
-            try:
-                one()
-            except BaseException as problem:
-                failed.append(problem)
-
-        os.sched_setaffinity(0, cpus)
-        try:
-            threads = [threading.Thread(target=work, args=(one,)) for one in runs]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        finally:
-            os.sched_setaffinity(0, mine)
-        if failed:
-            raise failed[0]
 
     return run

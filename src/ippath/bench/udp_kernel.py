@@ -12,21 +12,18 @@ What is sent goes into a TUN device whose queue is full: the kernel makes the pa
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ippath.bench.answering import Answering
 from ippath.bench.framework import WorkloadError
 
 UDP_SEGMENT, MSG_DONTWAIT = 103, 0x40
-TUNSETIFF, IFF_TUN_NO_PI = 0x400454CA, 0x1001
 AT_ONCE = 1024  # UIO_MAXIOV
 BURST = 128  # that the socket's memory holds
 PORT, AIM = 9, {4: "10.9.0.9", 6: "2001:db8:9::9"}
@@ -130,47 +127,26 @@ _DEEDS: dict[str, Callable[..., int]] = {
 }  # fmt: skip
 
 
-class KernelUdp:
+class KernelUdp(Answering):
     """The process, asked line by line."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ippath.bench.udp_kernel"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._hear("ready")
-
-    def _hear(self, wanted: str) -> None:
-        process = self._process
-        assert process.stdout is not None and process.stderr is not None
-        got = process.stdout.readline().strip()
-        if not got:
-            process.kill()
-            why = process.stderr.read().strip().splitlines()[-1:]
-            raise WorkloadError(f"the kernel's process ended: {''.join(why)}")
-        if got != wanted:
-            raise WorkloadError(f"the kernel did {got} of {wanted} datagrams")
+        super().__init__([sys.executable, "-m", "ippath.bench.udp_kernel"])
 
     def does(self, what: str, *numbers: int) -> None:
         """Have it done; raises WorkloadError if not all of it was."""
-        assert self._process.stdin is not None
-        print(what, *numbers, file=self._process.stdin, flush=True)
-        self._hear(str(numbers[1]))
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
+        done = self.ask(" ".join([what, *map(str, numbers)]))
+        if done != numbers[1]:
+            raise WorkloadError(f"the kernel did {done} of {numbers[1]} datagrams")
 
 
 def main() -> None:
     """Make the namespace and its devices, and do what lines ask."""
     from ippath.bench import frag_kernel
-    from ippath.verify.namespace import enter_new_network
+    from ippath.verify.namespace import enter_new_network, open_tun
 
     enter_new_network()
-    tun: Any = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"tun0", IFF_TUN_NO_PI))
+    open_tun("tun0", ethernet=False, napi=False)
     lines = DEVICES + frag_kernel.DEVICES
     subprocess.run(["ip", "-batch", "-"], input=lines, text=True, check=True)
     print("ready", flush=True)
