@@ -16,7 +16,7 @@ from ippath.config.host_file import parse, parse_host
 from ippath.config.printed_routes import route_line
 from ippath.config.words import HostErrors
 from ippath.fib.blocks import RouteBlock
-from ippath.fib.build import build_fib
+from ippath.fib.live import LiveFib
 from ippath.fib.control import add_route, change_device, reference_lookup
 from ippath.fib.routes import RouteList, routes_of
 from ippath.model import Host, Nexthop, Route
@@ -150,11 +150,10 @@ def test_a_block_is_built_like_single_routes(texts: set[str], data: st.DataObjec
         add_route(single, route)
         routes.append(route)
     rows = {d.name: k for k, d in enumerate(own.devices)}
-    one, one_rows, _ = build_fib(single, 4, rows)
-    many, many_rows, _ = build_fib(in_block(routes, own), 4, rows)
-    assert [route_line(r) for r in one_rows] == [route_line(r) for r in many_rows]
+    one, many = LiveFib(single, 4, rows), LiveFib(in_block(routes, own), 4, rows)
+    assert [route_line(r) for r in one.rows] == [route_line(r) for r in many.rows]
     for name in ("table", "start_lo", "top", "node"):
-        assert np.array_equal(getattr(one, name), getattr(many, name)), name
+        assert np.array_equal(getattr(one.fib, name), getattr(many.fib, name)), name
 
 
 def test_a_full_table_is_looked_up_like_the_reference() -> None:

@@ -118,6 +118,15 @@ def guess_host(captures: list[str], batches: Any) -> tuple[Host, str]:
     return parse_host(text, name="<guessed>"), text
 
 
+def host_for(
+    captures: list[str], known: list[PacketBatch], path: str | None, quiet: bool
+) -> tuple[Host, str]:
+    """The host of a file, or one guessed from what is known of the captures, and its lines then."""
+    if path is None:
+        return guess_host(captures, known)
+    return load_host(path, quiet), ""
+
+
 def _without_wrong_lines(text: str, problems: HostErrors) -> str:
     """The text with lines that contradict the others as comments: packets may well contradict."""
     lines = text.splitlines()

@@ -47,10 +47,7 @@ def pmtu(
         with compiling(quiet):
             first = next(batches, None)
             known = [first] if first is not None else []
-            if host_path is None:
-                host, _ = options.guess_host(list(captures), known)
-            else:
-                host = options.load_host(host_path, quiet)
+            host, _ = options.host_for(list(captures), known, host_path, quiet)
             from ippath.netns import Netns
             from ippath.pmtu.finder import Finder
 

@@ -101,16 +101,13 @@ def replay(
             print(f"{len(source.skipped)} files of the folder are no captures", file=sys.stderr)
         batches = options.at_most(source, limit)
         host_facts: dict[str, Any] = {"source": host_path, "inferred": host_path is None}
-        text = ""
         with compiling(quiet):
             first = next(batches, None)
             known = [first] if first is not None else []
             batches = itertools.chain(known, batches)
+            host, text = options.host_for(list(captures), known, host_path, quiet)
             if host_path is None:
-                host, text = options.guess_host(list(captures), known)
                 host_facts["lines"] = text.splitlines()
-            else:
-                host = options.load_host(host_path, quiet)
             from ippath.netns import Netns
 
             netns = Netns(host, switches=switches, seed=seed)

@@ -600,12 +600,3 @@ def _ranks(
     rank[order] = np.cumsum(new) - 1
     count = len(high)
     return (highs[new], lows[new]), rank[1 : 1 + count], rank[1 + count :]
-
-
-def build_fib(
-    host: Host, family: int, device_rows: dict[str, int]
-) -> tuple[T.Fib, RouteRows, list[Rule]]:
-    """The arrays of one family, the routes behind `Fib.route` rows, the rules behind `Fib.rule` rows."""
-    builder = FibBuilder(host, family, device_rows)
-    fib = builder.build()
-    return fib, builder.rows(), builder.rules
