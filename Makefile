@@ -31,11 +31,12 @@ $(VENV)/.stamp: pyproject.toml requirements.lock
 demo: $(VENV)/.stamp
 	@BIN=$(BIN) demo/run
 
-# the kernel is asked in the first pass alone, so that nothing disturbs it
-test: test-compiled
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-plain test-checked
+# three passes, two at a time; each says what it found when it ends
+test: $(VENV)/.stamp
+	@echo 'Tests in three passes, two at a time: range-checked, compiled, plain Python.'
+	@echo 'The first run compiles the packet path for two of them; each pass reports when it ends.'
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-checked test-compiled test-plain
 
-# the first run compiles the packet path, about a minute; the code is kept for the next
 test-compiled: $(VENV)/.stamp
 	$(BIN)/python -m pytest -q
 

@@ -219,7 +219,7 @@ def story(calls: list[Any], **how: Any) -> Any:
     return world.story()
 
 
-@settings(max_examples=60 if COMPILED else 12, deadline=None)
+@settings(max_examples=30 if COMPILED else 12, deadline=None)
 @given(CALLS)
 def test_nobody_can_tell(calls: list[Any]) -> None:
     expected = story(calls)

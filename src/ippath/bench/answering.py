@@ -26,7 +26,7 @@ class Answering:
         if not got or (wanted and got != wanted):
             process.kill()
             why = process.stderr.read().strip().splitlines()[-1:]
-            raise WorkloadError(f"it ended with {process.wait()} {''.join(why)}")
+            raise WorkloadError(f"it ended with {process.wait()}: {''.join(why)}")
         return got
 
     def ask(self, line: str) -> int:
