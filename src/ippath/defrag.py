@@ -306,6 +306,7 @@ def bare_state(seed: int, overlaps: bool) -> T.State:
         exception=none(T.EXC_COLUMNS),
         exc_bucket=none(),
         exc_misc=np.zeros(T.EM_COLUMNS, np.int64),
+        bucket_used=none(),
         misc=np.zeros(T.MISC_COLUMNS, np.int64),
         **arena,
         skb=np.zeros(T.SKB_COLUMNS, np.int64),

@@ -33,7 +33,7 @@ _TABLES: dict[str, Any] = {
 _STATE: dict[str, Any] = {
     "counters": 0, "verdicts": 0, "reasons": 0, "devstat": T.DEVSTAT_COLUMNS,
     "sockq": T.SOCKQ_COLUMNS, "rxdst": T.SKB_COLUMNS, "peer": T.PEER_COLUMNS,
-    "exception": T.EXC_COLUMNS, "exc_bucket": 0, "exc_misc": 0, "misc": 0,
+    "exception": T.EXC_COLUMNS, "exc_bucket": 0, "exc_misc": 0, "bucket_used": 0, "misc": 0,
     "fqdir": T.FQDIR_COLUMNS, "fq": T.FQ_COLUMNS, "fq_bucket": 0, "fq_wheel": T.WHEEL_COLUMNS,
     "frag": T.FRAG_COLUMNS, "frag_link": 0, "frag_data": "bytes", "frag_misc": 0, "datagram": "bytes", "joined": 0, "pieces": 0, "overlaps": T.OVERLAP_COLUMNS,
     "lw": 0, "lowpan": "bytes", "context": T.CONTEXT_COLUMNS,

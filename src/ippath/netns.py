@@ -26,13 +26,15 @@ from ippath.batch import (
 from ippath.config.values import address_text, ip_protocol_text
 from ippath.fib.build import halves
 from ippath.fib.live import LiveFib
+from ippath.fib.live_groups import ResilientGroups
 from ippath.fib.multipath import mix32
+from ippath.fib.reference import kernel_order, source_toward
+from ippath.fib.resilient import NEVER
+from ippath.fib.routes import routes_of
+from ippath.fib.vrf import vrf_of
 from ippath.frag.arena import (
     STORES, grown, new_arena, set_contexts, set_limits, statistics,
 )  # fmt: skip
-from ippath.fib.reference import kernel_order, source_toward
-from ippath.fib.routes import routes_of
-from ippath.fib.vrf import vrf_of
 from ippath.handles import Handle, outgoing_handle, state_handle, tables_handle
 from ippath.jit import plain
 from ippath.mib import COUNTERS
@@ -189,6 +191,7 @@ class Netns:
         self._running = 0  # calls that use `_version`, the tables as they were when it began
         self._routes_are_new = False  # what remembers routes has to forget them
         self.world: World | None = None  # what moves packets between hosts, and their clocks
+        self._groups = ResilientGroups(host)
         self.tables = self._build()
         self.state = self._new_state()
         self._tables_handle = self._version = tables_handle(self.tables)
@@ -208,10 +211,15 @@ class Netns:
         self.switches = resolve({**host.switches, **self._given_switches})
         self._device_rows = {d.name: k for k, d in enumerate(host.devices)}
         self._made = {}
+        self._groups.follow(host, int(self.state.misc[T.MISC_NOW_NS]))
         self.tables = self._build()
         fresh = self._new_state()
         self.state = old._replace(
-            devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken
+            devstat=fresh.devstat,
+            sockq=fresh.sockq,
+            rxdst=fresh.rxdst,
+            taken=fresh.taken,
+            bucket_used=fresh.bucket_used,
         )
         self._collected = -1
         self._carry_queues(old_tables.socket, old)
@@ -741,6 +749,7 @@ class Netns:
             peer=np.zeros((T.PEERS, T.PEER_COLUMNS), np.int64),
             exception=np.zeros((T.EXCEPTIONS, T.EXC_COLUMNS), np.int64),
             exc_bucket=np.zeros(T.EXCEPTIONS, np.int64),
+            bucket_used=self._groups.used_ns,
             exc_misc=np.array([0, 0, 0, *(_hash(k, self.seed) for k in (0x517CC1B7, 0x27220A95))]),
             misc=misc,
             **self._new_arena(),
@@ -825,16 +834,17 @@ class Netns:
         at = 0
         with self._one_version():
             while True:
+                end = self._until_upkeep(batch.time_ns, at)
                 done = receive_burst(
                     self._version.value, self._state_handle.value, batch.data, batch.offset,
                     batch.length, batch.wire_length, batch.time_ns, batch.link_type, batch.device,
-                    batch.direction, batch.mark, table, batch.first_frame, at, n, trace,
+                    batch.direction, batch.mark, table, batch.first_frame, at, end, trace,
                 )  # fmt: skip
                 if done == OUTSIDE:
                     raise ValueError("the batch has packets outside its arena")
                 if self.state.misc[T.MISC_LOOP_ROWS]:
                     self._bring_back()
-                elif done < n:
+                elif done < end:
                     self._make_room()
                 at = done
                 if at >= n:
@@ -842,6 +852,22 @@ class Netns:
             if self._open:
                 self._drain_taken()
         return Verdicts(table, batch.first_frame, self._listener_numbers())
+
+    def _upkeep(self, until_ns: int) -> None:
+        """Let buckets of resilient groups go to other members whose time has come."""
+        while self._groups.due_ns <= until_ns:
+            places = self._groups.upkeep(self.host, self._groups.due_ns)
+            for live in self._fibs.values():
+                live.fib.bucket[:] = places
+
+    def _until_upkeep(self, times: np.ndarray, at: int) -> int:
+        """How far packets from `at` on go before buckets may have to."""
+        if self._groups.due_ns < NEVER and at < len(times):
+            self._upkeep(max(int(self.state.misc[T.MISC_NOW_NS]), int(times[at])))
+            due = times[at:] >= self._groups.due_ns
+            if due.any():
+                return at + int(due.argmax())
+        return len(times)
 
     def _bring_back(self) -> None:
         """Receive what the host sent to itself, and what that makes it send to itself, in order."""
@@ -927,6 +953,7 @@ class Netns:
         """
         misc = self.state.misc
         if time_ns > misc[T.MISC_NOW_NS]:
+            self._upkeep(time_ns)
             misc[T.MISC_NOW_NS] = time_ns
             self.receive(
                 PacketBatch.from_packets([]), collect_output=collect_output,
@@ -1013,6 +1040,7 @@ class Netns:
         from ippath.udp.sendmsg import udp_send
 
         at, misc = begin, self.state.misc
+        self._upkeep(max(int(misc[T.MISC_NOW_NS]), time_ns))
         with self._one_version():
             while at < end:
                 done = udp_send(

@@ -456,6 +456,7 @@ class State(NamedTuple):
     exception: np.ndarray  # [EXCEPTIONS, EXC_COLUMNS]: what was learned about destinations
     exc_bucket: np.ndarray  # [2**k]: row + 1 of the first exception of each hash bucket
     exc_misc: np.ndarray  # [EM_COLUMNS]
+    bucket_used: np.ndarray  # when a packet used each of `Fib.bucket`, in ns; 0: not since it moved
     misc: np.ndarray  # [MISC_COLUMNS]
     fqdir: np.ndarray  # [FQDIRS, FQDIR_COLUMNS]: limits and statistics of reassembly
     fq: np.ndarray  # [queues, FQ_COLUMNS]: datagrams under reassembly

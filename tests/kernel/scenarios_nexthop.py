@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ippath.verify.packets import echo, ip4, ip6, udp
-from ippath.verify.scenario import Inject, RouteGet, Run, Send, Together
+from ippath.verify.scenario import Inject, RouteGet, Run, Send, Together, Wait
 from tests.kernel.scenarios import ethernet, router, scenario
 from tests.kernel.scenarios_multipath import SEED, SOURCE, SOURCE6
 
@@ -139,6 +139,50 @@ scenario(
         *_routes(20, 21),
     ),
     _flows(20),
+)
+_MORE = (
+    "ip nexthop replace id 20 group 1/2/9 type resilient",
+    "ip nexthop replace id 21 group 3/4/10 type resilient",
+)
+for _name, _timers in {
+    "idle": "idle_timer 1",
+    "out of balance": "idle_timer 3 unbalanced_timer 1",
+}.items():
+    scenario(
+        f"resilient groups change, buckets in use, until they are {_name}",
+        "nexthop",
+        router(
+            SEED,
+            *OBJECTS,
+            "ip nexthop add id 9 via 10.1.0.77 dev r1",
+            "ip nexthop add id 10 via 2001:db8:1::77 dev r1",
+            f"ip nexthop add id 20 group 1/2 type resilient buckets 8 {_timers}",
+            f"ip nexthop add id 21 group 3/4 type resilient buckets 8 {_timers}",
+            *_routes(20, 21),
+        ),
+        _flows(16),
+        Run(_MORE),
+        _flows(16),
+        Wait(2.5),
+        _flows(16),
+        Run(("ip nexthop del id 9", "ip nexthop del id 10")),
+        _flows(16),
+    )
+scenario(
+    "resilient groups change, one bucket in use",
+    "nexthop",
+    router(
+        SEED,
+        *OBJECTS,
+        "ip nexthop add id 9 via 10.1.0.77 dev r1",
+        "ip nexthop add id 10 via 2001:db8:1::77 dev r1",
+        "ip nexthop add id 20 group 1/2 type resilient buckets 8",
+        "ip nexthop add id 21 group 3/4 type resilient buckets 8",
+        *_routes(20, 21),
+    ),
+    _flows(1),
+    Run(_MORE),
+    _flows(16),
 )
 _DEAD = (
     "ip neigh add 10.1.0.9 dev r1 nud failed",

@@ -22,7 +22,9 @@ from ippath.config.ip_link import (
     read_tuntap,
 )
 from ippath.config.ip_neighbour import is_printed_neighbour, read_neighbour, read_printed_neighbour
-from ippath.config.ip_nexthop import is_printed_nexthop, read_nexthop, read_printed_nexthop
+from ippath.config.ip_nexthop import (
+    begins_nexthop, is_printed_nexthop, read_nexthop, read_printed_nexthop,
+)  # fmt: skip
 from ippath.config.ip_route import begins_route, read_printed_route, read_route
 from ippath.config.ip_rule import is_printed_rule, read_printed_rule, read_rule
 from ippath.config.lowpan import read_6lowpan, read_iwpan
@@ -210,7 +212,8 @@ class _Parser:
         """`ip route` prints the next hops of a multipath route on lines of their own."""
         joined: list[Line] = []
         for line in self.lines:
-            if line.words[0].text == "nexthop" and joined and _is_route(joined[-1]):
+            goes_on = line.words[0].text == "nexthop" and not begins_nexthop(line.words)
+            if goes_on and joined and _is_route(joined[-1]):
                 joined[-1].words += line.words
             else:
                 joined.append(line)
@@ -270,7 +273,7 @@ class _Parser:
         elif is_printed_nexthop(rest):
             self._leave()
             read_printed_nexthop(draft, reader, line.text)
-        elif begins_route(first):
+        elif begins_route(first) and not begins_nexthop(rest):
             self._leave()
             if is_printed_neighbour(rest):
                 read_printed_neighbour(draft, reader)

@@ -15,7 +15,7 @@ from ippath.config.values import (
     take_named,
     take_number,
 )
-from ippath.config.words import Reader, Word, Wrong, nearest
+from ippath.config.words import Reader, Word, Wrong, find_keyword, nearest
 from ippath.fib.control import ControlError
 from ippath.fib.nexthops import MOST_BUCKETS, add_nexthop, del_nexthop, is_group
 from ippath.model import Nexthop, NexthopObject
@@ -53,6 +53,12 @@ def read_nexthop(draft: Draft, reader: Reader, family: int | None, line: str) ->
         _do(draft, nexthop, verb == "replace", word)
     else:
         raise Wrong(word, "expected add, replace, del or flush")
+
+
+def begins_nexthop(words: list[Word]) -> bool:
+    """`nexthop add …` without `ip` before it, not a next hop of a route (`nexthop via …`)."""
+    texts = [word.text for word in words[:2]]
+    return texts[0] == "nexthop" and find_keyword(texts[-1], VERBS) is not None
 
 
 def is_printed_nexthop(words: list[Word]) -> bool:

@@ -26,7 +26,8 @@ from ippath.fib.control import (
     link_local_of,
     own_sysctl,
 )
-from ippath.fib.nexthops import add_nexthop, is_group, shared_out
+from ippath.fib.nexthops import add_nexthop, is_group
+from ippath.fib.resilient import shared_out
 from ippath.fib.routes import routes_of
 from ippath.fib.vrf import PREFERENCE as VRF_PREFERENCE
 from ippath.model import (

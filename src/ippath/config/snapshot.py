@@ -26,7 +26,8 @@ from typing import Any
 
 from ippath.config.ss import parse_ss
 from ippath.config.values import DSCP_NAMES, ip_protocol_number
-from ippath.fib.nexthops import hops_of, is_group, shared_out
+from ippath.fib.nexthops import hops_of, is_group
+from ippath.fib.resilient import shared_out
 from ippath.model import (
     NexthopObject,
     ROUTE_TYPES,

@@ -25,7 +25,9 @@ from ippath.fib.directory import (
     has_chunks,
     is_large,
 )
+from ippath.fib.live_groups import bucket_places
 from ippath.fib.multipath import mix32
+from ippath.fib.resilient import bucket_runs
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
 from ippath.prefix.pages import together
@@ -126,8 +128,6 @@ class FibBuilder:
         self.hops: dict[tuple, tuple[int, int]] = {}
         self.infos: dict[tuple, int] = {}
         self.row_of: dict[int, int] = {}  # of each table that is looked up, in `Fib.table`
-        self.buckets: list[int] = []
-        self.bucket_runs: dict[int, tuple[int, int]] = {}  # of a resilient group: first and count
 
     # --- infos and next hops --------------------------------------------------------------------
 
@@ -207,12 +207,8 @@ class FibBuilder:
             return T.OBJECT_BLACKHOLE, 0, 0
         if not route.group:
             return T.OBJECT_SINGLE, 0, 0
-        group = self.host.nexthops[route.nhid]
-        if group.id not in self.bucket_runs:
-            place = {number: k for k, (number, _) in enumerate(group.members)}
-            self.bucket_runs[group.id] = len(self.buckets), len(group.buckets)
-            self.buckets += [place[number] for number in group.buckets]
-        return T.OBJECT_GROUP, *self.bucket_runs[group.id]
+        first, count = bucket_runs(self.host).get(route.nhid, (0, 0))
+        return T.OBJECT_GROUP, first, count
 
     def info(self, route: Route) -> int:
         """Row of what the route shares with others."""
@@ -469,16 +465,16 @@ class FibBuilder:
             node=self._whole("node", T.NODE_COLUMNS),
             route=route,
             **self.shared(),
+            bucket=bucket_places(self.host),
             rule=_matrix(rule_rows, T.RULE_COLUMNS),
             local_key=self._local_keys(),
         )
 
     def shared(self) -> dict[str, np.ndarray]:
-        """What routes share: the arrays of infos, next hops and buckets."""
+        """What routes share: the arrays of infos and next hops."""
         return {
             "info": _matrix(self.info_rows, T.INFO_COLUMNS),
             "nexthop": _matrix(self.nexthop_rows, T.NH_COLUMNS),
-            "bucket": np.array(self.buckets or [0], np.int64),
         }
 
     def rows(self) -> RouteRows:

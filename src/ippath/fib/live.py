@@ -214,13 +214,12 @@ class LiveFib:
         self._replace(**larger)
 
     def _take_infos(self) -> None:
-        """Bring infos, next hops and buckets that are new into the arrays."""
+        """Bring infos and next hops that are new into the arrays."""
         builder, fib = self._builder, self.fib
         if len(builder.info_rows) > self._infos:
             self._replace(
                 info=_with_more(fib.info, self._infos, builder.info_rows),
                 nexthop=_with_more(fib.nexthop, self._nexthops, builder.nexthop_rows),
-                bucket=builder.shared()["bucket"],
             )
             self._infos, self._nexthops = len(builder.info_rows), len(builder.nexthop_rows)
 

@@ -186,18 +186,18 @@ def _select(h, flow, node, reachable, result, trace):
 
 
 @kernel
-def _select_path(h, flow, result, reachable, trace):
+def _select_path(h, s, flow, result, reachable, trace):
     """Spread over the siblings of a multipath route (kernel: fib6_select_path); 1 if there are any."""
     fib = h.fib6
     info = result[RES_INFO]
     count, kind = fib.info[info, INFO_NH_COUNT], fib.info[info, INFO_OBJECT]
-    if count <= 1:
+    if count <= 1 and kind != OBJECT_GROUP:
         return int(kind != OBJECT_NONE)  # the kernel says so of objects, one next hop or more
     hashed = flow[FLOW_HASH]
     if hashed == NONE:
         hashed = multipath_hash(h, flow, True)
     if kind == OBJECT_GROUP:
-        result[RES_NH] = select_member(h, fib, info, hashed)
+        result[RES_NH] = select_member(h, s, fib, info, hashed)
         note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
         return 1
     start = fib.info[info, INFO_NH_FIRST]
@@ -309,4 +309,4 @@ def fib_lookup6(h, s, row, trace):
     if error:
         note(trace, T_FIB_ERROR, error)
         return error, 0
-    return 0, _select_path(h, flow, result, flow[FLOW_REACHABLE], trace)
+    return 0, _select_path(h, s, flow, result, flow[FLOW_REACHABLE], trace)

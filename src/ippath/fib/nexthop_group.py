@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ippath.jit import cold, kernel
 from ippath.tables import (
-    INFO_BUCKET_COUNT, INFO_BUCKET_FIRST, INFO_NH_COUNT, INFO_NH_FIRST, NEIGH_FAILED_STATE,
-    NEIGH_STATE, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
+    INFO_BUCKET_COUNT, INFO_BUCKET_FIRST, INFO_NH_COUNT,
+    INFO_NH_FIRST, MISC_NOW_NS, NEIGH_FAILED_STATE, NEIGH_STATE, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
 )  # fmt: skip
 from ippath.tx.emit import neighbour_row
 
@@ -26,7 +26,7 @@ def _is_good(h, fib, nh):
 
 
 @cold
-def select_member(h, fib, info, hashed):
+def select_member(h, s, fib, info, hashed):
     """Row of the next hop for a 31-bit hash; never NONE.
 
     Kernel: nexthop_select_path_hthr; nexthop_select_path_res for resilient groups.
@@ -34,7 +34,9 @@ def select_member(h, fib, info, hashed):
     first = fib.info[info, INFO_NH_FIRST]
     buckets = fib.info[info, INFO_BUCKET_COUNT]
     if buckets:
-        return first + fib.bucket[fib.info[info, INFO_BUCKET_FIRST] + hashed % buckets]
+        bucket = fib.info[info, INFO_BUCKET_FIRST] + hashed % buckets
+        s.bucket_used[bucket] = max(1, s.misc[MISC_NOW_NS])
+        return first + fib.bucket[bucket]
     good = NONE
     for nh in range(first, first + fib.info[info, INFO_NH_COUNT]):
         if not _is_good(h, fib, nh):

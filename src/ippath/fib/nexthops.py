@@ -11,6 +11,7 @@ import dataclasses
 
 from ippath.fib.gateways import REJECTING, check_nexthop, device_of
 from ippath.fib.refused import FILE_EXISTS, NO_SUCH_FILE, ControlError
+from ippath.fib.resilient import shared_out
 from ippath.fib.routes import routes_of
 from ippath.model import (
     SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE, Host, Nexthop, NexthopObject, Route,
@@ -110,6 +111,7 @@ def _renew(host: Host, numbers: set[int]) -> None:
         if route.nhid in host.nexthops:
             nexthop = host.nexthops[route.nhid]
             route.nexthops, route.group = hops_of(host, nexthop), is_group(nexthop)
+    routes_of(host).anything_may_have_changed()
     if gone := {number for number in numbers if number not in host.nexthops}:
         if _users(host, gone):
             host.routes = [route for route in host.routes if route.nhid not in gone]
@@ -261,33 +263,3 @@ def _share_out(group: NexthopObject, old: NexthopObject | None) -> None:
     if group.unbalanced_timer < 0:
         group.unbalanced_timer = old.unbalanced_timer if old is not None else 0
     group.buckets = shared_out(group.members, old.buckets if old is not None else group.buckets)
-
-
-def shared_out(members: list[tuple[int, int]], buckets: list[int]) -> list[int]:
-    """The member of each bucket after a change; those of members with too many go to others.
-
-    All buckets count as idle: nobody knows here which ones packets used lately (kernel:
-    nh_res_group_rebalance, nh_res_table_upkeep).
-    """
-    total, sum_of_weights, given = sum(weight for _, weight in members), 0, 0
-    wants: dict[int, int] = {}
-    for number, weight in members:
-        sum_of_weights += weight
-        bound = (len(buckets) * sum_of_weights + total // 2) // total
-        wants[number] = bound - given
-        given = bound
-    has = {number: buckets.count(number) for number in wants}
-    # who has too few, the last of the group first
-    poor = [number for number in reversed(wants) if has[number] < wants[number]]
-    found = list(buckets)
-    for k, number in enumerate(buckets):
-        if number in wants:
-            if has[number] <= wants[number]:
-                continue
-            has[number] -= 1
-        taker = poor[0]
-        found[k] = taker
-        has[taker] += 1
-        if has[taker] == wants[taker]:
-            poor.pop(0)
-    return found

@@ -191,6 +191,10 @@ class RouteList(list[Route]):
         if self._changes is not None:
             self._changes.add(place_of(route))
 
+    def anything_may_have_changed(self) -> None:
+        """Note that what several routes share has changed."""
+        self._changes = None
+
     def take_changes(self) -> set[Place] | None:
         """The places that have changed since the last call, or None: anything may have changed."""
         changes, self._changes = self._changes, set()

@@ -214,7 +214,7 @@ def _make_forward_route(h, s, data, trace, kind):
     if fib.info[info, INFO_NH_COUNT] > 1:
         hashed = packet_hash4(h, s, data)
         if fib.info[info, INFO_OBJECT] == OBJECT_GROUP:
-            chosen = select_member(h, fib, info, hashed)
+            chosen = select_member(h, s, fib, info, hashed)
         else:
             chosen = select_multipath(fib, info, hashed)
         if chosen != NONE:

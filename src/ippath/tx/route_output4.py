@@ -77,14 +77,14 @@ def nexthop_source(h, info, nh):
 
 
 @kernel
-def _select_from(h, info, hashed, source):
+def _select_from(h, s, info, hashed, source):
     """The next hop for a packet from `source` (0: any), by its address first, then by hash.
 
     Kernel: fib_select_multipath, which takes the source into account since 6.16.
     """
     fib = h.fib4
     if fib.info[info, INFO_OBJECT] == OBJECT_GROUP:
-        return select_member(h, fib, info, hashed)
+        return select_member(h, s, fib, info, hashed)
     if source == 0:
         return select_multipath(fib, info, hashed)
     best, chosen = 0, NONE
@@ -222,7 +222,7 @@ def route_output4(h, s, source, destination, tos, mark, oif, protocol, ports, ha
     if count > 1 and flow[FLOW_OIF] == NONE:
         if hashed == NONE:
             hashed = multipath_hash(h, flow, False)
-        chosen = _select_from(h, info, hashed, flow[FLOW_SRC_LO])
+        chosen = _select_from(h, s, info, hashed, flow[FLOW_SRC_LO])
         if chosen != NONE:
             result[RES_NH] = chosen
         note(trace, T_MULTIPATH, hashed, result[RES_NH], count)
