@@ -215,12 +215,9 @@ class Netns:
         self.tables = self._build()
         fresh = self._new_state()
         self.state = old._replace(
-            devstat=fresh.devstat,
-            sockq=fresh.sockq,
-            rxdst=fresh.rxdst,
-            taken=fresh.taken,
+            devstat=fresh.devstat, sockq=fresh.sockq, rxdst=fresh.rxdst, taken=fresh.taken,
             bucket_used=fresh.bucket_used,
-        )
+        )  # fmt: skip
         self._collected = -1
         self._carry_queues(old_tables.socket, old)
         self.state.misc[T.MISC_LIST_DEVICE] = T.NONE
@@ -853,17 +850,20 @@ class Netns:
                 self._drain_taken()
         return Verdicts(table, batch.first_frame, self._listener_numbers())
 
-    def _upkeep(self, until_ns: int) -> None:
-        """Let buckets of resilient groups go to other members whose time has come."""
-        while self._groups.due_ns <= until_ns:
-            places = self._groups.upkeep(self.host, self._groups.due_ns)
-            for live in self._fibs.values():
-                live.fib.bucket[:] = places
+    def _upkeep(self, time_ns: int) -> None:
+        """Let buckets of resilient groups go to other members whose time has come, or comes by then."""
+        groups = self._groups
+        if groups.due_ns < NEVER:
+            until_ns = max(int(self.state.misc[T.MISC_NOW_NS]), time_ns)
+            while groups.due_ns <= until_ns:
+                places = groups.upkeep(groups.due_ns)
+                for live in self._fibs.values():
+                    live.fib.bucket[:] = places
 
     def _until_upkeep(self, times: np.ndarray, at: int) -> int:
         """How far packets from `at` on go before buckets may have to."""
         if self._groups.due_ns < NEVER and at < len(times):
-            self._upkeep(max(int(self.state.misc[T.MISC_NOW_NS]), int(times[at])))
+            self._upkeep(int(times[at]))
             due = times[at:] >= self._groups.due_ns
             if due.any():
                 return at + int(due.argmax())
@@ -1040,7 +1040,7 @@ class Netns:
         from ippath.udp.sendmsg import udp_send
 
         at, misc = begin, self.state.misc
-        self._upkeep(max(int(misc[T.MISC_NOW_NS]), time_ns))
+        self._upkeep(time_ns)
         with self._one_version():
             while at < end:
                 done = udp_send(

@@ -27,7 +27,7 @@ from ippath.fib.directory import (
 )
 from ippath.fib.live_groups import bucket_places
 from ippath.fib.multipath import mix32
-from ippath.fib.resilient import bucket_runs
+from ippath.fib.resilient import bucket_runs, resilient_groups
 from ippath.fib.routes import routes_of
 from ippath.jit import plain
 from ippath.prefix.pages import together
@@ -128,6 +128,7 @@ class FibBuilder:
         self.hops: dict[tuple, tuple[int, int]] = {}
         self.infos: dict[tuple, int] = {}
         self.row_of: dict[int, int] = {}  # of each table that is looked up, in `Fib.table`
+        self.bucket_runs = bucket_runs(host)
 
     # --- infos and next hops --------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class FibBuilder:
             return T.OBJECT_BLACKHOLE, 0, 0
         if not route.group:
             return T.OBJECT_SINGLE, 0, 0
-        first, count = bucket_runs(self.host).get(route.nhid, (0, 0))
+        first, count = self.bucket_runs.get(route.nhid, (0, 0))
         return T.OBJECT_GROUP, first, count
 
     def info(self, route: Route) -> int:
@@ -465,7 +466,7 @@ class FibBuilder:
             node=self._whole("node", T.NODE_COLUMNS),
             route=route,
             **self.shared(),
-            bucket=bucket_places(self.host),
+            bucket=bucket_places(resilient_groups(self.host)),
             rule=_matrix(rule_rows, T.RULE_COLUMNS),
             local_key=self._local_keys(),
         )

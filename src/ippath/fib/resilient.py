@@ -7,7 +7,12 @@ nh_res_table_upkeep).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ippath.model import Host, NexthopObject
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Members = list[tuple[int, int]]  # number and weight
 SECOND = 10**9
@@ -34,13 +39,17 @@ def shared_out(members: Members, buckets: list[int]) -> list[int]:
     return table.buckets
 
 
+def resilient_groups(host: Host) -> list[NexthopObject]:
+    """The resilient groups of a host, in the order of their buckets in `Fib.bucket`."""
+    return [nexthop for nexthop in host.nexthops.values() if nexthop.resilient]
+
+
 def bucket_runs(host: Host) -> dict[int, tuple[int, int]]:
     """Where the buckets of each group are in `Fib.bucket`: the first, and how many."""
     runs, first = {}, 0
-    for group in host.nexthops.values():
-        if group.resilient:
-            runs[group.id] = first, len(group.buckets)
-            first += len(group.buckets)
+    for group in resilient_groups(host):
+        runs[group.id] = first, len(group.buckets)
+        first += len(group.buckets)
     return runs
 
 
@@ -49,7 +58,7 @@ class ResilientTable:
 
     def __init__(self, members: Members, buckets: list[int]):
         self.members, self.buckets = list(members), list(buckets)
-        self.used_ns = [0] * len(buckets)  # 0: not since the member has it
+        self.used_ns: list[int] | np.ndarray = [0] * len(buckets)  # 0: not since the member has it
         self.idle_ns = self.unbalanced_ns = 0  # the latter 0: it may take as long as it takes
         self.unbalanced_since_ns = -1  # -1: it is not
         self.due_ns = NEVER  # the next upkeep
@@ -94,7 +103,7 @@ class ResilientTable:
         """When a bucket of a member with too many may go (kernel: nh_res_bucket_should_migrate)."""
         if self.used_ns[k] == 0:
             return 0
-        until = self.used_ns[k] + self.idle_ns
+        until = int(self.used_ns[k]) + self.idle_ns
         if self.unbalanced_ns:
             until = min(until, self.unbalanced_since_ns + self.unbalanced_ns)
         return until
