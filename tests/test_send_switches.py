@@ -19,7 +19,6 @@ import ippath.socket as socket
 from ippath import Netns
 from ippath.batch import LINK_RAW, PacketBatch
 from ippath.config import parse_host
-from ippath.jit import COMPILED
 from ippath.switches import SWITCHES
 from ippath.verify.packets import icmp, icmp6, ip4, ip6, udp
 from ippath.tables import MISC_NOW_NS
@@ -219,7 +218,7 @@ def story(calls: list[Any], **how: Any) -> Any:
     return world.story()
 
 
-@settings(max_examples=30 if COMPILED else 12, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(CALLS)
 def test_nobody_can_tell(calls: list[Any]) -> None:
     expected = story(calls)

@@ -273,7 +273,9 @@ class _Parser:
         elif is_printed_nexthop(rest):
             self._leave()
             read_printed_nexthop(draft, reader, line.text)
-        elif begins_route(first) and not begins_nexthop(rest):
+        elif begins_nexthop(rest):
+            self._ip(reader, line)
+        elif begins_route(first):
             self._leave()
             if is_printed_neighbour(rest):
                 read_printed_neighbour(draft, reader)

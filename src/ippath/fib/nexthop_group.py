@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ippath.jit import cold, kernel
 from ippath.tables import (
-    INFO_BUCKET_COUNT, INFO_BUCKET_FIRST, INFO_NH_COUNT,
-    INFO_NH_FIRST, MISC_NOW_NS, NEIGH_FAILED_STATE, NEIGH_STATE, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
+    INFO_BUCKET_COUNT, INFO_BUCKET_FIRST, INFO_NH_COUNT, INFO_NH_FIRST, MISC_NOW_NS,
+    NEIGH_FAILED_STATE, NEIGH_STATE, NH_BOUND, NH_DEVICE, NH_GATEWAY_FAMILY, NH_HI, NH_LO, NONE,
 )  # fmt: skip
 from ippath.tx.emit import neighbour_row
 
